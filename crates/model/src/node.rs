@@ -1,0 +1,286 @@
+//! Nodes and the fleet they form: CPU, memory, GPUs and who sits where.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::gpu::{Gpu, Tenant};
+use crate::id::{NodeId, WorkloadId};
+use crate::plan::Seat;
+use crate::refusal::Refusal;
+use crate::sharing::Share;
+use crate::workload::{Demand, Workload};
+
+/// One machine.
+#[derive(Clone, Debug)]
+pub struct Node {
+    name: String,
+    cpu_milli: u64,
+    memory_mib: u64,
+    cpu_free_milli: u64,
+    memory_free_mib: u64,
+    gpus: Vec<Gpu>,
+    residents: Vec<Resident>,
+    fingerprint: u64,
+}
+
+/// A workload's member on a node, apart from its GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Resident {
+    workload: WorkloadId,
+    cpu_milli: u64,
+    memory_mib: u64,
+    until_ms: u64,
+}
+
+impl Node {
+    /// An idle node.
+    pub fn idle(name: String, cpu_milli: u64, memory_mib: u64, gpus: Vec<Gpu>) -> Self {
+        let mut print = Fingerprint::default();
+        print.add(cpu_milli).add(memory_mib).add(gpus.len() as u64);
+        for gpu in &gpus {
+            print.add(u64::from(gpu.model().id.0));
+        }
+        for byte in name.bytes() {
+            print.add(u64::from(byte));
+        }
+        Self {
+            name,
+            cpu_milli,
+            memory_mib,
+            cpu_free_milli: cpu_milli,
+            memory_free_mib: memory_mib,
+            gpus,
+            residents: Vec::new(),
+            fingerprint: print.0,
+        }
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All vCPUs, in thousandths.
+    pub fn cpu_milli(&self) -> u64 {
+        self.cpu_milli
+    }
+
+    /// All main memory.
+    pub fn memory_mib(&self) -> u64 {
+        self.memory_mib
+    }
+
+    /// vCPUs not booked, in thousandths.
+    pub fn cpu_free_milli(&self) -> u64 {
+        self.cpu_free_milli
+    }
+
+    /// Main memory not booked.
+    pub fn memory_free_mib(&self) -> u64 {
+        self.memory_free_mib
+    }
+
+    /// The GPUs, by index.
+    pub fn gpus(&self) -> &[Gpu] {
+        &self.gpus
+    }
+
+    /// Thousandths of GPU left, summed over the GPUs.
+    pub fn gpu_free_milli(&self) -> u64 {
+        self.gpus.iter().map(|gpu| u64::from(gpu.free_milli())).sum()
+    }
+
+    /// Two states of a fleet's node with the same fingerprint hold the same tenants until the same
+    /// times. A memo may rely on it; nothing else should (64 bits, not cryptographic).
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// When the present members are expected to leave: `(until_ms, workload)` each, unordered.
+    pub fn departures(&self) -> impl Iterator<Item = (u64, WorkloadId)> {
+        self.residents.iter().map(|resident| (resident.until_ms, resident.workload))
+    }
+
+    /// Whether CPU and memory suffice for a member: the only definition of "fits" for a host.
+    ///
+    /// # Errors
+    /// [`Refusal::Cpu`] or [`Refusal::NodeMemory`] with amounts.
+    pub fn fits_host(&self, demand: &Demand) -> Result<(), Refusal> {
+        if demand.cpu_milli > self.cpu_free_milli {
+            return Err(Refusal::Cpu {
+                asked_milli: demand.cpu_milli,
+                offered_milli: self.cpu_free_milli,
+            });
+        }
+        if demand.memory_mib > self.memory_free_mib {
+            return Err(Refusal::NodeMemory {
+                asked_mib: demand.memory_mib,
+                offered_mib: self.memory_free_mib,
+            });
+        }
+        Ok(())
+    }
+
+    /// Changes the mode of an idle GPU.
+    ///
+    /// # Errors
+    /// As [`Gpu::set_mode`]; [`Refusal::GpuCount`] if the node has no such GPU.
+    pub fn set_mode(&mut self, gpu: u8, mode: crate::SharingMode) -> Result<(), Refusal> {
+        let found = self.gpus.get_mut(usize::from(gpu)).ok_or(no_such_gpu(gpu))?;
+        let before = found.mode();
+        found.set_mode(mode)?;
+        let without = self.fingerprint.wrapping_sub(mode_print(gpu, before));
+        self.fingerprint = without.wrapping_add(mode_print(gpu, mode));
+        Ok(())
+    }
+
+    /// Seats one member of `workload`, all or nothing.
+    ///
+    /// * `until_ms` — when it is expected to leave.
+    ///
+    /// # Errors
+    /// The first thing that does not fit; the node is then unchanged.
+    pub fn admit(&mut self, workload: &Workload, seat: &Seat, until_ms: u64) -> Result<(), Refusal> {
+        self.fits_host(&workload.demand)?;
+        for (at, (index, share)) in seat.shares.iter().enumerate() {
+            let tenant = Tenant { workload: workload.id, share: *share, class: workload.class };
+            let admitted = match self.gpus.get_mut(usize::from(*index)) {
+                Some(gpu) => gpu.admit(tenant),
+                None => Err(no_such_gpu(*index)),
+            };
+            if let Err(refusal) = admitted {
+                self.undo(&seat.shares[..at]);
+                return Err(refusal);
+            }
+        }
+        let resident = Resident {
+            workload: workload.id,
+            cpu_milli: workload.demand.cpu_milli,
+            memory_mib: workload.demand.memory_mib,
+            until_ms,
+        };
+        self.cpu_free_milli -= resident.cpu_milli;
+        self.memory_free_mib -= resident.memory_mib;
+        self.residents.push(resident);
+        self.fingerprint = self.fingerprint.wrapping_add(resident_print(&resident));
+        for (index, share) in &seat.shares {
+            let print = share_print(workload.id, *index, *share);
+            self.fingerprint = self.fingerprint.wrapping_add(print);
+        }
+        Ok(())
+    }
+
+    /// Takes every member of a workload off the node.
+    pub fn release(&mut self, workload: WorkloadId) {
+        for resident in self.residents.iter().filter(|r| r.workload == workload) {
+            self.cpu_free_milli += resident.cpu_milli;
+            self.memory_free_mib += resident.memory_mib;
+            self.fingerprint = self.fingerprint.wrapping_sub(resident_print(resident));
+        }
+        self.residents.retain(|resident| resident.workload != workload);
+        for (index, gpu) in (0u8..).zip(&mut self.gpus) {
+            for tenant in gpu.tenants().iter().filter(|tenant| tenant.workload == workload) {
+                let print = share_print(workload, index, tenant.share);
+                self.fingerprint = self.fingerprint.wrapping_sub(print);
+            }
+            if gpu.tenants().iter().any(|tenant| tenant.workload == workload) {
+                gpu.release(workload);
+            }
+        }
+    }
+
+    fn undo(&mut self, shares: &[(u8, Share)]) {
+        for (index, _) in shares.iter().rev() {
+            self.gpus[usize::from(*index)].turn_away_last();
+        }
+    }
+}
+
+/// The machines, in the order that breaks ties.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    nodes: Vec<Node>,
+}
+
+impl Fleet {
+    /// A fleet of the given nodes; their order is the order of preference among equals.
+    pub fn new(nodes: Vec<Node>) -> Self {
+        Self { nodes }
+    }
+
+    /// The nodes; a [`NodeId`] is a position here.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Every node with its id.
+    pub fn indexed(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        (0u32..).map(NodeId).zip(&self.nodes)
+    }
+
+    /// The node at a position.
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(id.index())
+    }
+
+    /// The node at a position, to seat or release.
+    pub fn node_mut(&mut self, id: NodeId) -> Option<&mut Node> {
+        self.nodes.get_mut(id.index())
+    }
+
+    /// GPUs in the fleet.
+    pub fn gpu_count(&self) -> u64 {
+        self.nodes.iter().map(|node| node.gpus.len() as u64).sum()
+    }
+
+    /// All vCPUs of the fleet, in thousandths.
+    pub fn cpu_milli(&self) -> u64 {
+        self.nodes.iter().map(Node::cpu_milli).sum()
+    }
+}
+
+fn no_such_gpu(index: u8) -> Refusal {
+    Refusal::GpuModel { asked: alloc::format!("GPU {index}"), offered: String::new() }
+}
+
+fn resident_print(resident: &Resident) -> u64 {
+    let mut print = Fingerprint(1);
+    print.add(resident.workload.0).add(resident.cpu_milli).add(resident.memory_mib);
+    print.add(resident.until_ms);
+    print.0
+}
+
+fn share_print(workload: WorkloadId, index: u8, share: Share) -> u64 {
+    let (kind, amount, memory_mib) = match share {
+        Share::Exclusive => (0, 0, 0),
+        Share::TimeSlice { memory_mib } => (1, 0, memory_mib),
+        Share::Mps { compute_milli, memory_mib } => (2, u64::from(compute_milli), memory_mib),
+        Share::Mig { profile, start } => (3, u64::from(profile.0), u64::from(start)),
+        Share::MemoryCapped { memory_mib, compute_milli } => {
+            (4, u64::from(compute_milli), memory_mib)
+        }
+    };
+    let mut print = Fingerprint(2);
+    print.add(workload.0).add(u64::from(index) << 8 | kind).add(amount).add(memory_mib);
+    print.0
+}
+
+fn mode_print(index: u8, mode: crate::SharingMode) -> u64 {
+    let mut print = Fingerprint(3);
+    print.add(u64::from(index) << 16 | (mode.kind() as u64) << 8 | u64::from(mode.tenants_max()));
+    print.0
+}
+
+/// Mixes 64-bit words; the finaliser is that of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+#[derive(Default)]
+struct Fingerprint(u64);
+
+impl Fingerprint {
+    fn add(&mut self, word: u64) -> &mut Self {
+        let mut z = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ word;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        self.0 = z ^ (z >> 31);
+        self
+    }
+}

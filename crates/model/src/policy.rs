@@ -1,0 +1,204 @@
+//! What the admin decides: how to place, what to expect, who may use how much.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::id::Owner;
+use crate::sharing::SharingMode;
+use crate::workload::{Class, ModelSet};
+
+/// How the best of several possible seats is chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Any node, by a hash of seed and workload.
+    Random {
+        /// The seed.
+        seed: u64,
+    },
+    /// Smallest dot product of what is asked and what is left.
+    DotProduct,
+    /// Tasks of the same GPU count together.
+    GpuClustering,
+    /// GPUs in use first, then nodes in use, then idle nodes.
+    GpuPacking,
+    /// Least left over.
+    BestFit,
+    /// Least growth of fragmentation (Weng et al., USENIX ATC'23).
+    Fgd,
+    /// Most left over.
+    Spread,
+    /// Free GPU memory and affinity with the tenants already there, weighted.
+    Weighted {
+        /// Weight of the node's free GPU memory ratio after placement, in thousandths.
+        memory_weight_milli: i32,
+        /// Weight of the mean affinity with the tenants on the chosen GPUs, in thousandths.
+        affinity_weight_milli: i32,
+        /// Affinity between classes.
+        affinity: AffinityMatrix,
+    },
+    /// Our own: see `docs/policy.md`.
+    Hotpot,
+}
+
+impl Placement {
+    /// Names of all policies, as used on the command line.
+    pub const NAMES: [&'static str; 9] = [
+        "random",
+        "dot-product",
+        "gpu-clustering",
+        "gpu-packing",
+        "best-fit",
+        "fgd",
+        "spread",
+        "weighted",
+        "hotpot",
+    ];
+
+    /// The policy with that name and default parameters.
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "random" => Self::Random { seed: 0 },
+            "dot-product" => Self::DotProduct,
+            "gpu-clustering" => Self::GpuClustering,
+            "gpu-packing" => Self::GpuPacking,
+            "best-fit" => Self::BestFit,
+            "fgd" => Self::Fgd,
+            "spread" => Self::Spread,
+            "weighted" => Self::Weighted {
+                memory_weight_milli: 1000,
+                affinity_weight_milli: 1000,
+                affinity: AffinityMatrix::default(),
+            },
+            "hotpot" => Self::Hotpot,
+            _ => return None,
+        })
+    }
+
+    /// The name used on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Random { .. } => "random",
+            Self::DotProduct => "dot-product",
+            Self::GpuClustering => "gpu-clustering",
+            Self::GpuPacking => "gpu-packing",
+            Self::BestFit => "best-fit",
+            Self::Fgd => "fgd",
+            Self::Spread => "spread",
+            Self::Weighted { .. } => "weighted",
+            Self::Hotpot => "hotpot",
+        }
+    }
+}
+
+/// How well two classes share a GPU, in thousandths, −1000 to 1000; symmetric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AffinityMatrix([[i32; 4]; 4]);
+
+impl AffinityMatrix {
+    /// Affinity of two classes.
+    pub fn between(&self, one: Class, other: Class) -> i32 {
+        self.0[one as usize][other as usize]
+    }
+
+    /// Sets the affinity of two classes, both ways.
+    pub fn set(&mut self, one: Class, other: Class, affinity_milli: i32) {
+        self.0[one as usize][other as usize] = affinity_milli;
+        self.0[other as usize][one as usize] = affinity_milli;
+    }
+}
+
+impl Default for AffinityMatrix {
+    /// Unlike classes go well together, two heavy or two latency-bound ones do not: a mostly idle
+    /// service leaves its GPU to batch work, two trainings take from each other. Signs follow the
+    /// measured pairs in `docs/policy.md`; the sizes are a convention.
+    fn default() -> Self {
+        let mut matrix = Self([[0; 4]; 4]);
+        matrix.set(Class::Training, Class::Training, -1000);
+        matrix.set(Class::Training, Class::Batch, -500);
+        matrix.set(Class::Training, Class::Service, 250);
+        matrix.set(Class::Batch, Class::Service, 500);
+        matrix.set(Class::Service, Class::Service, -250);
+        matrix.set(Class::Interactive, Class::Service, 250);
+        matrix
+    }
+}
+
+/// One kind of workload that is expected to come, for policies that look ahead.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MixShape {
+    /// Thousandths of a vCPU.
+    pub cpu_milli: u64,
+    /// Thousandths of each GPU; 0 for CPU-only work.
+    pub gpu_milli: u32,
+    /// GPUs; 0 for CPU-only work.
+    pub gpu_count: u32,
+    /// Accepted GPU models.
+    pub accepts: ModelSet,
+    /// Share of all expected workloads, 0 to 1.
+    pub weight: f64,
+}
+
+/// What an owner may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Most thousandths of GPUs at once; `None` means no limit.
+    pub gpu_milli_max: Option<u64>,
+    /// Weight in the fair share, at least 1.
+    pub weight: u32,
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        Self { gpu_milli_max: None, weight: 1 }
+    }
+}
+
+/// Everything that steers a plan and is not the state of the world.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// How seats are chosen.
+    pub placement: Placement,
+    /// What is expected to come; empty means that it is read off the snapshot's own workloads.
+    pub mix: Vec<MixShape>,
+    /// Sharing modes in the order in which an idle GPU is put into one, with their limits.
+    pub modes: Vec<SharingMode>,
+    /// Quotas and weights by owner; an owner without an entry has the default.
+    pub quotas: BTreeMap<Owner, Quota>,
+    /// Whether workloads behind the head of the queue may start without delaying it.
+    pub backfill: bool,
+    /// Workloads looked at in one cycle, at least 1.
+    pub depth: u32,
+    /// Assumed running time of a workload without a limit of its own.
+    pub time_limit_default_ms: u64,
+}
+
+impl Policy {
+    /// The default policy with the given placement.
+    ///
+    /// Fractions get memory caps first, then MPS (48 clients: NVIDIA MPS guide, Volta and later),
+    /// then MIG, and time-slicing last: from the cheapest to set up that still isolates memory, to
+    /// the one that isolates nothing.
+    pub fn new(placement: Placement) -> Self {
+        Self {
+            placement,
+            mix: Vec::new(),
+            modes: [
+                SharingMode::MemoryCapped { tenants_max: 32 },
+                SharingMode::Mps { tenants_max: 48 },
+                SharingMode::Mig,
+                SharingMode::TimeSlice { tenants_max: 4 },
+                SharingMode::Exclusive,
+            ]
+            .to_vec(),
+            quotas: BTreeMap::new(),
+            backfill: true,
+            depth: 256,
+            time_limit_default_ms: 24 * 3600 * 1000,
+        }
+    }
+
+    /// Quota and weight of an owner.
+    pub fn quota(&self, owner: &Owner) -> Quota {
+        self.quotas.get(owner).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,225 @@
+//! Why something does not fit, always with what was asked and what there was.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+
+use serde::Serialize;
+
+use crate::id::WorkloadId;
+use crate::sharing::{Isolation, SharingKind};
+
+/// Why a workload waits, or why a node or GPU cannot hold it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Refusal {
+    /// Too few vCPUs left on the node.
+    Cpu {
+        /// Thousandths of a vCPU that the workload asks for.
+        asked_milli: u64,
+        /// Thousandths of a vCPU that are left.
+        offered_milli: u64,
+    },
+    /// Too little main memory left on the node.
+    NodeMemory {
+        /// MiB that the workload asks for.
+        asked_mib: u64,
+        /// MiB that are left.
+        offered_mib: u64,
+    },
+    /// The node has no GPU, or none of an accepted model.
+    GpuModel {
+        /// Accepted models, joined by `|`; empty means any.
+        asked: String,
+        /// The model on offer; empty means none.
+        offered: String,
+    },
+    /// Too few GPUs of the node can each hold the asked share.
+    GpuCount {
+        /// GPUs that the workload asks for on one node.
+        asked: u32,
+        /// GPUs that could each take a share of it.
+        offered: u32,
+        /// What the best of the others lacks.
+        because: Box<Refusal>,
+    },
+    /// The GPU has tenants and whole GPUs are given to one tenant only.
+    Occupied {
+        /// Tenants on the GPU.
+        tenants: u32,
+    },
+    /// Too little compute left on the GPU.
+    Compute {
+        /// Thousandths of the GPU asked.
+        asked_milli: u32,
+        /// Thousandths left.
+        offered_milli: u32,
+    },
+    /// Too little device memory left on the GPU.
+    GpuMemory {
+        /// MiB asked, context included.
+        asked_mib: u64,
+        /// MiB left.
+        offered_mib: u64,
+    },
+    /// The mode's limit of tenants on one GPU is reached.
+    Tenants {
+        /// The limit.
+        tenants_max: u32,
+    },
+    /// The GPU is in another mode and has tenants that keep it there.
+    Mode {
+        /// Mode that the share needs.
+        asked: SharingKind,
+        /// Mode in force.
+        in_force: SharingKind,
+    },
+    /// No sharing mode that the node can enforce is acceptable to the workload.
+    NoMode {
+        /// Isolation that the workload insists on.
+        asked: Isolation,
+    },
+    /// No legal placement is free for the MIG profile.
+    MigPlacement {
+        /// The profile's name.
+        profile: String,
+    },
+    /// The GPU model has no such MIG profile, or no MIG at all.
+    MigProfile {
+        /// The profile's name.
+        profile: String,
+        /// The GPU model.
+        model: String,
+    },
+    /// The owner's quota is used up.
+    Quota {
+        /// The owner.
+        owner: String,
+        /// Thousandths of GPUs asked.
+        asked_milli: u64,
+        /// Thousandths in use by the owner.
+        used_milli: u64,
+        /// Thousandths the owner may use.
+        limit_milli: u64,
+    },
+    /// The array's own limit of tasks at once is reached.
+    ArrayLimit {
+        /// The limit.
+        at_once_max: u32,
+    },
+    /// Not all members of the gang find a place; all or none are placed.
+    Gang {
+        /// Members in the gang.
+        asked: u32,
+        /// Members that would find a place.
+        offered: u32,
+        /// Why the next one does not.
+        because: Box<Refusal>,
+    },
+    /// Fits, but only on a node that is kept for the head of the queue.
+    KeptForHead {
+        /// The workload at the head.
+        head: WorkloadId,
+        /// When the head is expected to start there, in ms of the caller's clock.
+        until_ms: u64,
+    },
+    /// Stands too far back in the queue to be looked at in this cycle.
+    BeyondDepth {
+        /// Workloads looked at in one cycle.
+        depth: u32,
+    },
+    /// Would not fit even if the whole fleet were idle.
+    Never {
+        /// What the best node lacks when idle.
+        because: Box<Refusal>,
+    },
+}
+
+impl Refusal {
+    /// Whether waiting cannot help: the fleet as it is can never hold the workload.
+    pub fn is_never(&self) -> bool {
+        matches!(self, Self::Never { .. })
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu { asked_milli, offered_milli } => {
+                write!(f, "CPU: asks {}, free {}", Milli(*asked_milli), Milli(*offered_milli))
+            }
+            Self::NodeMemory { asked_mib, offered_mib } => {
+                write!(f, "memory: asks {asked_mib} MiB, free {offered_mib} MiB")
+            }
+            Self::GpuModel { asked, offered } => {
+                let asked = if asked.is_empty() { "a GPU" } else { asked };
+                let offered = if offered.is_empty() { "no GPU" } else { offered };
+                write!(f, "GPU model: asks {asked}, has {offered}")
+            }
+            Self::GpuCount { asked, offered, because } => {
+                write!(f, "GPUs: asks {asked}, could use {offered}; the next one, {because}")
+            }
+            Self::Occupied { tenants } => {
+                write!(f, "whole GPU: {tenants} tenant{} on it", plural(*tenants))
+            }
+            Self::Compute { asked_milli, offered_milli } => {
+                write!(f, "compute: asks {asked_milli}/1000, free {offered_milli}/1000")
+            }
+            Self::GpuMemory { asked_mib, offered_mib } => {
+                write!(f, "GPU memory: asks {asked_mib} MiB, free {offered_mib} MiB")
+            }
+            Self::Tenants { tenants_max } => {
+                write!(f, "tenants: the limit of {tenants_max} on this GPU is reached")
+            }
+            Self::Mode { asked, in_force } => {
+                write!(f, "mode: needs {asked}, the GPU is shared by {in_force}")
+            }
+            Self::NoMode { asked } => {
+                write!(f, "mode: none that the node offers is accepted (isolation {asked})")
+            }
+            Self::MigPlacement { profile } => {
+                write!(f, "MIG: no placement free for {profile}")
+            }
+            Self::MigProfile { profile, model } => write!(f, "MIG: {model} has no {profile}"),
+            Self::Quota { owner, asked_milli, used_milli, limit_milli } => write!(
+                f,
+                "quota of {owner}: asks {}, uses {} of {} GPUs",
+                Milli(*asked_milli),
+                Milli(*used_milli),
+                Milli(*limit_milli)
+            ),
+            Self::ArrayLimit { at_once_max } => {
+                write!(f, "array: its limit of {at_once_max} at once is reached")
+            }
+            Self::Gang { asked, offered, because } => {
+                write!(f, "gang: {offered} of {asked} members find a place; the next, {because}")
+            }
+            Self::KeptForHead { head, until_ms } => {
+                write!(f, "fits only on nodes kept for {head}, expected to start at {until_ms} ms")
+            }
+            Self::BeyondDepth { depth } => {
+                write!(f, "not looked at: more than {depth} workloads are ahead in the queue")
+            }
+            Self::Never { because } => write!(f, "can never run here: {because}"),
+        }
+    }
+}
+
+/// Prints thousandths as a decimal number without trailing zeros.
+struct Milli(u64);
+
+impl fmt::Display for Milli {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.0 / 1000, self.0 % 1000);
+        match rest {
+            0 => write!(f, "{whole}"),
+            _ if rest % 100 == 0 => write!(f, "{whole}.{}", rest / 100),
+            _ if rest % 10 == 0 => write!(f, "{whole}.{:02}", rest / 10),
+            _ => write!(f, "{whole}.{rest:03}"),
+        }
+    }
+}
+
+fn plural(count: u32) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}

@@ -1,0 +1,212 @@
+//! The world at one moment: the fleet, what runs on it and what waits.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::gpu::Gpu;
+use crate::id::{GpuId, Owner, WorkloadId};
+use crate::node::Fleet;
+use crate::plan::Seat;
+use crate::refusal::Refusal;
+use crate::sharing::SharingMode;
+use crate::workload::Workload;
+
+/// A workload that has been started.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// The workload.
+    pub workload: Arc<Workload>,
+    /// Where its members sit.
+    pub seats: Vec<Seat>,
+    /// When it started.
+    pub since_ms: u64,
+    /// What it took from the fleet.
+    pub usage: Usage,
+}
+
+/// An amount of the fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Thousandths of GPUs.
+    pub gpu_milli: u64,
+    /// Thousandths of vCPUs.
+    pub cpu_milli: u64,
+}
+
+/// Queue position of workloads with the same priority and owner: priority from high to low.
+type Lane = (Reverse<i32>, Owner);
+
+/// The world at one moment. Its parts change only through its methods, which keep them consistent.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The moment, in ms of the caller's clock.
+    pub now_ms: u64,
+    fleet: Fleet,
+    capacity: Usage,
+    used: Usage,
+    waiting: BTreeMap<WorkloadId, Arc<Workload>>,
+    lanes: BTreeMap<Lane, BTreeSet<(u64, WorkloadId)>>,
+    running: BTreeMap<WorkloadId, Running>,
+    usage: BTreeMap<Owner, Usage>,
+    arrays: BTreeMap<WorkloadId, u32>,
+}
+
+impl Snapshot {
+    /// A fleet on which nothing waits and of which hotpot has started nothing.
+    pub fn new(fleet: Fleet, now_ms: u64) -> Self {
+        let capacity =
+            Usage { gpu_milli: fleet.gpu_count() * 1000, cpu_milli: fleet.cpu_milli() };
+        Self { now_ms, fleet, capacity, ..Self::default() }
+    }
+
+    /// The nodes and who sits on them.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// All GPUs and vCPUs of the fleet.
+    pub fn capacity(&self) -> Usage {
+        self.capacity
+    }
+
+    /// What running workloads hold of the fleet.
+    pub fn used(&self) -> Usage {
+        self.used
+    }
+
+    /// Workloads that wait, by id.
+    pub fn waiting(&self) -> &BTreeMap<WorkloadId, Arc<Workload>> {
+        &self.waiting
+    }
+
+    /// Waiting workloads by priority (high to low) and owner, each in order of age.
+    pub fn lanes(&self) -> impl Iterator<Item = (i32, &Owner, &BTreeSet<(u64, WorkloadId)>)> {
+        self.lanes.iter().map(|((priority, owner), lane)| (priority.0, owner, lane))
+    }
+
+    /// Workloads that run, by id.
+    pub fn running(&self) -> &BTreeMap<WorkloadId, Running> {
+        &self.running
+    }
+
+    /// What an owner's running workloads hold.
+    pub fn usage(&self, owner: &Owner) -> Usage {
+        self.usage.get(owner).copied().unwrap_or_default()
+    }
+
+    /// Running tasks of an array.
+    pub fn array_running(&self, array: WorkloadId) -> u32 {
+        self.arrays.get(&array).copied().unwrap_or(0)
+    }
+
+    /// Adds a workload to the queue; one with the same id that waits already is replaced.
+    pub fn submit(&mut self, workload: Arc<Workload>) {
+        self.withdraw(workload.id);
+        let lane = (Reverse(workload.priority), workload.owner.clone());
+        self.lanes.entry(lane).or_default().insert((workload.submitted_ms, workload.id));
+        self.waiting.insert(workload.id, workload);
+    }
+
+    /// Takes a workload out of the queue; `None` if it does not wait.
+    pub fn withdraw(&mut self, id: WorkloadId) -> Option<Arc<Workload>> {
+        let workload = self.waiting.remove(&id)?;
+        let lane = (Reverse(workload.priority), workload.owner.clone());
+        if let Some(entries) = self.lanes.get_mut(&lane) {
+            entries.remove(&(workload.submitted_ms, id));
+            if entries.is_empty() {
+                self.lanes.remove(&lane);
+            }
+        }
+        Some(workload)
+    }
+
+    /// Changes the mode of an idle GPU.
+    ///
+    /// # Errors
+    /// As [`Gpu::set_mode`].
+    pub fn set_mode(&mut self, gpu: GpuId, mode: SharingMode) -> Result<(), Refusal> {
+        match self.fleet.node_mut(gpu.node) {
+            Some(node) => node.set_mode(gpu.index, mode),
+            None => Err(no_such_node(gpu.node)),
+        }
+    }
+
+    /// Moves a waiting workload onto its seats, all or nothing.
+    ///
+    /// * `until_ms` — when it is expected to leave.
+    ///
+    /// # Errors
+    /// The first thing that does not fit; the snapshot is then unchanged. A workload that does not
+    /// wait is left alone: the same placement carried out twice is no error.
+    pub fn place(&mut self, id: WorkloadId, seats: &[Seat], until_ms: u64) -> Result<(), Refusal> {
+        let Some(workload) = self.waiting.get(&id).cloned() else { return Ok(()) };
+        let before = self.free_milli(seats);
+        for (at, seat) in seats.iter().enumerate() {
+            let admitted = match self.fleet.node_mut(seat.node) {
+                Some(node) => node.admit(&workload, seat, until_ms),
+                None => Err(no_such_node(seat.node)),
+            };
+            if let Err(refusal) = admitted {
+                self.evict(id, &seats[..at]);
+                return Err(refusal);
+            }
+        }
+        self.withdraw(id);
+        let usage = Usage {
+            gpu_milli: before - self.free_milli(seats),
+            cpu_milli: workload.demand.cpu_milli * seats.len() as u64,
+        };
+        self.count(&workload, usage, true);
+        let seats = seats.to_vec();
+        self.running.insert(id, Running { workload, seats, since_ms: self.now_ms, usage });
+        Ok(())
+    }
+
+    /// Takes a running workload off the fleet; `None` if it does not run.
+    pub fn finish(&mut self, id: WorkloadId) -> Option<Running> {
+        let running = self.running.remove(&id)?;
+        self.evict(id, &running.seats);
+        self.count(&running.workload, running.usage, false);
+        Some(running)
+    }
+
+    fn evict(&mut self, id: WorkloadId, seats: &[Seat]) {
+        for seat in seats {
+            if let Some(node) = self.fleet.node_mut(seat.node) {
+                node.release(id);
+            }
+        }
+    }
+
+    fn count(&mut self, workload: &Workload, usage: Usage, add: bool) {
+        let change = |total: &mut u64, part: u64| {
+            *total = if add { *total + part } else { total.saturating_sub(part) };
+        };
+        let of_owner = self.usage.entry(workload.owner.clone()).or_default();
+        for total in [&mut self.used, of_owner] {
+            change(&mut total.gpu_milli, usage.gpu_milli);
+            change(&mut total.cpu_milli, usage.cpu_milli);
+        }
+        if let Some(member) = workload.array {
+            let running = self.arrays.entry(member.array).or_default();
+            *running = if add { *running + 1 } else { running.saturating_sub(1) };
+        }
+    }
+
+    /// Thousandths of GPU left on the nodes of the seats, each node counted once.
+    fn free_milli(&self, seats: &[Seat]) -> u64 {
+        let nodes: BTreeSet<_> = seats.iter().map(|seat| seat.node).collect();
+        let free = |node| {
+            self.fleet.node(node).map_or(0, |n| {
+                n.gpus().iter().map(Gpu::free_milli).map(u64::from).sum::<u64>()
+            })
+        };
+        nodes.into_iter().map(free).sum()
+    }
+}
+
+fn no_such_node(node: crate::NodeId) -> Refusal {
+    Refusal::GpuModel { asked: alloc::format!("node {}", node.0), offered: alloc::string::String::new() }
+}

@@ -1,0 +1,200 @@
+//! What someone wants to run: its demand, what it insists on, and its place in the queue.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::Serialize;
+
+use crate::id::{Owner, WorkloadId};
+use crate::sharing::{Isolation, ModeSet};
+
+/// What kind of work it is; decides affinity and defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// Long, heavy, throughput-bound.
+    Training,
+    /// Finite work without an audience.
+    #[default]
+    Batch,
+    /// Serves requests, mostly idle, latency-bound.
+    Service,
+    /// A person waits at it.
+    Interactive,
+}
+
+impl Class {
+    /// All classes, in declaration order.
+    pub const ALL: [Self; 4] = [Self::Training, Self::Batch, Self::Service, Self::Interactive];
+
+    /// The name used in files and output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Training => "training",
+            Self::Batch => "batch",
+            Self::Service => "service",
+            Self::Interactive => "interactive",
+        }
+    }
+
+    /// Reads a name as used in files.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.as_str() == name)
+    }
+}
+
+/// One workload: a job, a task of an array, a gang or a service replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Its number, in order of submission.
+    pub id: WorkloadId,
+    /// What its owner calls it.
+    pub name: String,
+    /// Who answers for it.
+    pub owner: Owner,
+    /// What kind of work it is.
+    pub class: Class,
+    /// Higher goes first.
+    pub priority: i32,
+    /// When it was submitted.
+    pub submitted_ms: u64,
+    /// Longest that it may run; without one the policy's default counts.
+    pub time_limit_ms: Option<u64>,
+    /// What each member needs on one node.
+    pub demand: Demand,
+    /// Members that must start together, each on one node; 1 for an ordinary workload.
+    pub members: u32,
+    /// Set for a task of an array.
+    pub array: Option<ArrayMember>,
+    /// Latency that a service must keep, if it has a target.
+    pub latency_target_ms: Option<u32>,
+}
+
+/// A task's place in its array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayMember {
+    /// The array, named by its first task.
+    pub array: WorkloadId,
+    /// The task's index as the user counts.
+    pub index: u32,
+    /// Most tasks of the array at once; 0 means no limit.
+    pub at_once_max: u32,
+}
+
+/// What one member needs on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Demand {
+    /// Thousandths of a vCPU.
+    pub cpu_milli: u64,
+    /// Main memory.
+    pub memory_mib: u64,
+    /// GPUs, if any.
+    pub gpus: Option<GpuDemand>,
+}
+
+/// GPUs that one member needs on one node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GpuDemand {
+    /// Different GPUs, at least 1.
+    pub count: u32,
+    /// What is needed of each.
+    pub each: GpuAsk,
+    /// Accepted models in order of preference: the first alternative that finds a place wins.
+    /// Empty means any model.
+    pub accepts: Vec<ModelSet>,
+    /// Protection that the workload insists on.
+    pub isolation: Isolation,
+    /// Sharing modes that it accepts.
+    pub modes: ModeSet,
+}
+
+/// What is needed of each GPU.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GpuAsk {
+    /// The whole GPU for itself.
+    Whole,
+    /// A part of it. An amount of 0 is "not said": memory then follows in proportion to compute;
+    /// compute is left uncapped where the mode allows that.
+    Fraction {
+        /// Thousandths of the GPU's compute.
+        compute_milli: u32,
+        /// Device memory, without the CUDA context.
+        memory_mib: u64,
+    },
+    /// A MIG instance of the named profile.
+    Profile(String),
+}
+
+impl GpuDemand {
+    /// Thousandths asked of each GPU, as far as the demand says: 0 for a memory-only fraction and
+    /// for a profile, whose size depends on the GPU.
+    pub fn each_milli(&self) -> u32 {
+        match self.each {
+            GpuAsk::Whole => 1000,
+            GpuAsk::Fraction { compute_milli, .. } => compute_milli,
+            GpuAsk::Profile(_) => 0,
+        }
+    }
+}
+
+impl Demand {
+    /// Thousandths of GPUs asked in all, as far as the demand says.
+    pub fn gpu_milli(&self) -> u64 {
+        self.gpus.as_ref().map_or(0, |g| u64::from(g.count) * u64::from(g.each_milli()))
+    }
+}
+
+impl fmt::Display for Demand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} mCPU, {} MiB", self.cpu_milli, self.memory_mib)?;
+        let Some(gpus) = &self.gpus else { return Ok(()) };
+        write!(f, ", {} × ", gpus.count)?;
+        match &gpus.each {
+            GpuAsk::Whole => f.write_str("whole GPU"),
+            GpuAsk::Profile(name) => write!(f, "MIG {name}"),
+            GpuAsk::Fraction { compute_milli, memory_mib: 0 } => {
+                write!(f, "{compute_milli}/1000 GPU")
+            }
+            GpuAsk::Fraction { compute_milli: 0, memory_mib } => {
+                write!(f, "{memory_mib} MiB of a GPU")
+            }
+            GpuAsk::Fraction { compute_milli, memory_mib } => {
+                write!(f, "{compute_milli}/1000 and {memory_mib} MiB of a GPU")
+            }
+        }
+    }
+}
+
+/// GPU models that are equally welcome, as their owner wrote them. Empty means any.
+///
+/// A name accepts that model and its members by size: `a100` accepts `a100-40gb` and `a100-80gb`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ModelSet(Vec<String>);
+
+impl ModelSet {
+    /// Reads names joined by `|`; letter case is ignored, order and doubles are kept.
+    pub fn parse(text: &str) -> Self {
+        let names = text.split('|').map(str::trim).filter(|name| !name.is_empty());
+        Self(names.map(str::to_ascii_lowercase).collect())
+    }
+
+    /// Whether a GPU of the model named `model` (lower case) will do.
+    pub fn accepts(&self, model: &str) -> bool {
+        let matches = |name: &String| match model.strip_prefix(name.as_str()) {
+            Some(rest) => rest.is_empty() || rest.starts_with('-'),
+            None => false,
+        };
+        self.0.is_empty() || self.0.iter().any(matches)
+    }
+}
+
+impl fmt::Display for ModelSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, name) in self.0.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "|" };
+            write!(f, "{separator}{name}")?;
+        }
+        Ok(())
+    }
+}
