@@ -68,6 +68,12 @@ impl Gpu {
         }
     }
 
+    /// The same GPU with nobody on it.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        Self::idle(Arc::clone(&self.model), self.offers)
+    }
+
     /// The model.
     pub fn model(&self) -> &GpuModel {
         &self.model
@@ -105,11 +111,26 @@ impl Gpu {
 
     /// What is left in thousandths of the GPU, by the scarcer of compute and memory.
     pub fn free_milli(&self) -> u32 {
-        let by_memory = match self.model.memory_mib {
-            0 => WHOLE_MILLI,
-            total => (self.memory_free_mib * u64::from(WHOLE_MILLI) / total) as u32,
-        };
-        self.compute_free_milli.min(by_memory)
+        self.least_milli(self.compute_free_milli, self.memory_free_mib)
+    }
+
+    /// What would be left in thousandths, as [`Gpu::free_milli`], if `share` were granted in `mode`.
+    pub fn free_milli_after(&self, mode: SharingMode, share: Share) -> u32 {
+        let (compute_milli, memory_mib) = self.price(mode, share);
+        self.least_milli(
+            self.compute_free_milli.saturating_sub(compute_milli),
+            self.memory_free_mib.saturating_sub(memory_mib),
+        )
+    }
+
+    /// Device memory that would be left if `share` were granted in `mode`, in thousandths of the
+    /// GPU's memory; thousandths of the GPU where its memory is unknown.
+    pub fn memory_free_milli_after(&self, mode: SharingMode, share: Share) -> u32 {
+        let (_, memory_mib) = self.price(mode, share);
+        match self.model.memory_mib {
+            0 => self.free_milli_after(mode, share),
+            _ => self.least_milli(WHOLE_MILLI, self.memory_free_mib.saturating_sub(memory_mib)),
+        }
     }
 
     /// The MIG instances of the present tenants.
@@ -221,6 +242,14 @@ impl Gpu {
         let memory = self.model.memory_mib * u64::from(found.memory_slices)
             / u64::from(geometry.memory_slices.max(1));
         (compute, memory)
+    }
+
+    fn least_milli(&self, compute_milli: u32, memory_mib: u64) -> u32 {
+        let by_memory = match self.model.memory_mib {
+            0 => WHOLE_MILLI,
+            total => (memory_mib * u64::from(WHOLE_MILLI) / total) as u32,
+        };
+        compute_milli.min(by_memory)
     }
 
     fn recount(&mut self) {

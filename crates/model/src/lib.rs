@@ -28,7 +28,7 @@ pub use catalogue::{Catalogue, CatalogueError};
 pub use gpu::{Gpu, GpuModel, Tenant};
 pub use id::{GpuId, ModelId, NodeId, Owner, WorkloadId};
 pub use mig::{MigGeometry, MigLayout, MigProfile, ProfileIndex};
-pub use node::{Fleet, Node};
+pub use node::{Fleet, Node, Resident};
 pub use plan::{Action, Plan, Reason, Seat, Step};
 pub use policy::{AffinityMatrix, MixShape, Placement, Policy, Quota};
 pub use refusal::Refusal;

@@ -63,6 +63,14 @@ impl MigLayout {
         &self.instances
     }
 
+    /// This layout and one instance more, without asking whether it fits.
+    #[must_use]
+    pub fn with(&self, profile: ProfileIndex, start: u8) -> Self {
+        let mut layout = self.clone();
+        layout.insert(profile, start);
+        layout
+    }
+
     /// Adds an instance without asking whether it fits; see [`MigGeometry::admit`].
     pub(crate) fn insert(&mut self, profile: ProfileIndex, start: u8) {
         let at = self.instances.partition_point(|(_, other)| *other < start);

@@ -4,10 +4,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::gpu::{Gpu, Tenant};
-use crate::id::{NodeId, WorkloadId};
+use crate::id::{GpuId, NodeId, WorkloadId};
 use crate::plan::Seat;
 use crate::refusal::Refusal;
-use crate::sharing::Share;
+use crate::sharing::{Share, SharingMode};
 use crate::workload::{Demand, Workload};
 
 /// One machine.
@@ -25,11 +25,15 @@ pub struct Node {
 
 /// A workload's member on a node, apart from its GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Resident {
-    workload: WorkloadId,
-    cpu_milli: u64,
-    memory_mib: u64,
-    until_ms: u64,
+pub struct Resident {
+    /// The workload.
+    pub workload: WorkloadId,
+    /// Thousandths of vCPUs that it holds.
+    pub cpu_milli: u64,
+    /// Main memory that it holds.
+    pub memory_mib: u64,
+    /// When it is expected to leave.
+    pub until_ms: u64,
 }
 
 impl Node {
@@ -53,6 +57,13 @@ impl Node {
             residents: Vec::new(),
             fingerprint: print.0,
         }
+    }
+
+    /// The same node with nobody on it.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        let gpus = self.gpus.iter().map(Gpu::emptied).collect();
+        Self::idle(self.name.clone(), self.cpu_milli, self.memory_mib, gpus)
     }
 
     /// The node's name.
@@ -96,9 +107,9 @@ impl Node {
         self.fingerprint
     }
 
-    /// When the present members are expected to leave: `(until_ms, workload)` each, unordered.
-    pub fn departures(&self) -> impl Iterator<Item = (u64, WorkloadId)> {
-        self.residents.iter().map(|resident| (resident.until_ms, resident.workload))
+    /// The members on the node, in order of admission.
+    pub fn residents(&self) -> &[Resident] {
+        &self.residents
     }
 
     /// Whether CPU and memory suffice for a member: the only definition of "fits" for a host.
@@ -125,7 +136,7 @@ impl Node {
     ///
     /// # Errors
     /// As [`Gpu::set_mode`]; [`Refusal::GpuCount`] if the node has no such GPU.
-    pub fn set_mode(&mut self, gpu: u8, mode: crate::SharingMode) -> Result<(), Refusal> {
+    pub fn set_mode(&mut self, gpu: u8, mode: SharingMode) -> Result<(), Refusal> {
         let found = self.gpus.get_mut(usize::from(gpu)).ok_or(no_such_gpu(gpu))?;
         let before = found.mode();
         found.set_mode(mode)?;
@@ -200,12 +211,19 @@ impl Node {
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
     nodes: Vec<Node>,
+    fingerprints: Vec<u64>,
+    identity: u64,
 }
 
 impl Fleet {
     /// A fleet of the given nodes; their order is the order of preference among equals.
     pub fn new(nodes: Vec<Node>) -> Self {
-        Self { nodes }
+        let fingerprints: Vec<u64> = nodes.iter().map(Node::fingerprint).collect();
+        let mut identity = Fingerprint::default();
+        for node in &nodes {
+            identity.add(node.emptied().fingerprint());
+        }
+        Self { nodes, fingerprints, identity: identity.0 }
     }
 
     /// The nodes; a [`NodeId`] is a position here.
@@ -223,9 +241,46 @@ impl Fleet {
         self.nodes.get(id.index())
     }
 
-    /// The node at a position, to seat or release.
-    pub fn node_mut(&mut self, id: NodeId) -> Option<&mut Node> {
-        self.nodes.get_mut(id.index())
+    /// [`Node::fingerprint`] of every node, by position.
+    pub fn fingerprints(&self) -> &[u64] {
+        &self.fingerprints
+    }
+
+    /// The same for two fleets of the same nodes in the same order, whoever sits on them.
+    pub fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// See [`Node::admit`].
+    ///
+    /// # Errors
+    /// As there; [`Refusal::GpuModel`] if there is no such node.
+    pub fn admit(&mut self, workload: &Workload, seat: &Seat, until_ms: u64) -> Result<(), Refusal> {
+        self.change(seat.node, |node| node.admit(workload, seat, until_ms))
+    }
+
+    /// See [`Node::set_mode`].
+    ///
+    /// # Errors
+    /// As there; [`Refusal::GpuModel`] if there is no such node.
+    pub fn set_mode(&mut self, gpu: GpuId, mode: SharingMode) -> Result<(), Refusal> {
+        self.change(gpu.node, |node| node.set_mode(gpu.index, mode))
+    }
+
+    /// See [`Node::release`]; a node that is not there holds nothing.
+    pub fn release(&mut self, node: NodeId, workload: WorkloadId) {
+        let _ = self.change(node, |node| {
+            node.release(workload);
+            Ok(())
+        });
+    }
+
+    /// Makes one node equal to that of another fleet with the same identity.
+    pub fn copy_node(&mut self, id: NodeId, from: &Node) {
+        let _ = self.change(id, |node| {
+            node.clone_from(from);
+            Ok(())
+        });
     }
 
     /// GPUs in the fleet.
@@ -236,6 +291,19 @@ impl Fleet {
     /// All vCPUs of the fleet, in thousandths.
     pub fn cpu_milli(&self) -> u64 {
         self.nodes.iter().map(Node::cpu_milli).sum()
+    }
+
+    fn change(
+        &mut self,
+        id: NodeId,
+        how: impl FnOnce(&mut Node) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let Some(node) = self.nodes.get_mut(id.index()) else {
+            return Err(Refusal::GpuModel { asked: alloc::format!("node {}", id.0), offered: String::new() });
+        };
+        let done = how(node);
+        self.fingerprints[id.index()] = node.fingerprint;
+        done
     }
 }
 
@@ -265,7 +333,7 @@ fn share_print(workload: WorkloadId, index: u8, share: Share) -> u64 {
     print.0
 }
 
-fn mode_print(index: u8, mode: crate::SharingMode) -> u64 {
+fn mode_print(index: u8, mode: SharingMode) -> u64 {
     let mut print = Fingerprint(3);
     print.add(u64::from(index) << 16 | (mode.kind() as u64) << 8 | u64::from(mode.tenants_max()));
     print.0

@@ -140,6 +140,32 @@ impl Refusal {
     pub fn is_never(&self) -> bool {
         matches!(self, Self::Never { .. })
     }
+
+    /// How near the refused place came to holding the workload: the greater, the nearer.
+    ///
+    /// The first part ranks the kinds from "wrong machine" to "a little more would do"; the second
+    /// is the offered amount, comparable within one kind.
+    pub fn nearness(&self) -> (u8, u64) {
+        match self {
+            Self::GpuModel { .. } => (0, 0),
+            Self::MigProfile { .. } | Self::NoMode { .. } => (1, 0),
+            Self::Mode { .. } => (2, 0),
+            Self::Occupied { tenants } => (3, u64::from(u32::MAX - tenants)),
+            Self::Tenants { .. } => (4, 0),
+            Self::MigPlacement { .. } => (5, 0),
+            Self::Compute { offered_milli, .. } => (6, u64::from(*offered_milli)),
+            Self::GpuMemory { offered_mib, .. } => (6, *offered_mib),
+            Self::GpuCount { offered, .. } => (7, u64::from(*offered)),
+            Self::Cpu { offered_milli, .. } => (8, *offered_milli),
+            Self::NodeMemory { offered_mib, .. } => (8, *offered_mib),
+            Self::Quota { .. }
+            | Self::ArrayLimit { .. }
+            | Self::Gang { .. }
+            | Self::KeptForHead { .. }
+            | Self::BeyondDepth { .. }
+            | Self::Never { .. } => (9, 0),
+        }
+    }
 }
 
 impl fmt::Display for Refusal {

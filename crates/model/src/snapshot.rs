@@ -127,10 +127,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Gpu::set_mode`].
     pub fn set_mode(&mut self, gpu: GpuId, mode: SharingMode) -> Result<(), Refusal> {
-        match self.fleet.node_mut(gpu.node) {
-            Some(node) => node.set_mode(gpu.index, mode),
-            None => Err(no_such_node(gpu.node)),
-        }
+        self.fleet.set_mode(gpu, mode)
     }
 
     /// Moves a waiting workload onto its seats, all or nothing.
@@ -144,11 +141,7 @@ impl Snapshot {
         let Some(workload) = self.waiting.get(&id).cloned() else { return Ok(()) };
         let before = self.free_milli(seats);
         for (at, seat) in seats.iter().enumerate() {
-            let admitted = match self.fleet.node_mut(seat.node) {
-                Some(node) => node.admit(&workload, seat, until_ms),
-                None => Err(no_such_node(seat.node)),
-            };
-            if let Err(refusal) = admitted {
+            if let Err(refusal) = self.fleet.admit(&workload, seat, until_ms) {
                 self.evict(id, &seats[..at]);
                 return Err(refusal);
             }
@@ -174,9 +167,7 @@ impl Snapshot {
 
     fn evict(&mut self, id: WorkloadId, seats: &[Seat]) {
         for seat in seats {
-            if let Some(node) = self.fleet.node_mut(seat.node) {
-                node.release(id);
-            }
+            self.fleet.release(seat.node, id);
         }
     }
 
@@ -205,8 +196,4 @@ impl Snapshot {
         };
         nodes.into_iter().map(free).sum()
     }
-}
-
-fn no_such_node(node: crate::NodeId) -> Refusal {
-    Refusal::GpuModel { asked: alloc::format!("node {}", node.0), offered: alloc::string::String::new() }
 }

@@ -1,0 +1,291 @@
+//! Is a plan legal? Recounted from the invariants and the raw amounts, not from how plans are made.
+//!
+//! Knows nothing of scoring or queues. A violation is a defect of the planner: whoever finds one
+//! raises an alarm and carries nothing out.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::fmt;
+
+use model::{
+    Action, Gpu, GpuAsk, GpuDemand, GpuId, Node, NodeId, Owner, Plan, Policy, Seat, Share,
+    SharingMode, Snapshot, Workload, WorkloadId,
+};
+
+/// A broken invariant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// The plan places something that does not wait, or places it twice.
+    NotWaiting(WorkloadId),
+    /// A seat names a node or GPU that is not there, or one GPU twice.
+    NoSuchPlace(WorkloadId),
+    /// Not one seat per member, or not as many GPUs as asked for.
+    WrongCount(WorkloadId),
+    /// A share is smaller than asked, of a wrong kind, or on a model that is not accepted.
+    NotAsAsked(WorkloadId),
+    /// A node gives more vCPU or memory than it has.
+    HostOverbooked(NodeId),
+    /// A GPU gives more compute or memory than it has, or has too many tenants.
+    GpuOverbooked(GpuId),
+    /// MIG instances overlap, start where none may, or are too many.
+    MigConflict(GpuId),
+    /// A share's kind is not that of its GPU's mode.
+    MixedModes(GpuId),
+    /// A mode is set on a GPU with tenants, or one that the GPU does not offer.
+    BadModeChange(GpuId),
+    /// An owner gets more than the quota.
+    QuotaExceeded(Owner),
+    /// An array gets more tasks at once than it wants.
+    ArrayExceeded(WorkloadId),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotWaiting(id) => write!(f, "{id} is placed but does not wait"),
+            Self::NoSuchPlace(id) => write!(f, "{id} is given a place that does not exist"),
+            Self::WrongCount(id) => write!(f, "{id} is given a wrong number of seats or GPUs"),
+            Self::NotAsAsked(id) => write!(f, "{id} is given something else than it asked for"),
+            Self::HostOverbooked(id) => write!(f, "node {} is overbooked", id.0),
+            Self::GpuOverbooked(id) => write!(f, "GPU {} of node {} is overbooked", id.index, id.node.0),
+            Self::MigConflict(id) => {
+                write!(f, "MIG instances collide on GPU {} of node {}", id.index, id.node.0)
+            }
+            Self::MixedModes(id) => {
+                write!(f, "GPU {} of node {} would be in two modes", id.index, id.node.0)
+            }
+            Self::BadModeChange(id) => {
+                write!(f, "GPU {} of node {} cannot change its mode so", id.index, id.node.0)
+            }
+            Self::QuotaExceeded(owner) => write!(f, "the quota of {owner} is exceeded"),
+            Self::ArrayExceeded(id) => write!(f, "array {id} has too many tasks at once"),
+        }
+    }
+}
+
+/// Every invariant that the plan would break on the snapshot; empty for a legal plan.
+pub fn check(snapshot: &Snapshot, plan: &Plan, policy: &Policy) -> Vec<Violation> {
+    let mut recount = Recount { snapshot, found: Vec::new(), books: Books::default() };
+    for step in &plan.steps {
+        match &step.action {
+            Action::SetMode { gpu, mode } => recount.set_mode(*gpu, *mode),
+            Action::Place { workload, seats } => recount.place(*workload, seats),
+        }
+    }
+    recount.limits(policy);
+    recount.hosts();
+    recount.gpus();
+    recount.found
+}
+
+/// What the plan adds, by place.
+#[derive(Default)]
+struct Books {
+    placed: BTreeSet<WorkloadId>,
+    modes: BTreeMap<GpuId, SharingMode>,
+    shares: BTreeMap<GpuId, Vec<Share>>,
+    hosts: BTreeMap<NodeId, (u64, u64)>,
+    gpu_milli: BTreeMap<Owner, u64>,
+    tasks: BTreeMap<WorkloadId, (u32, u32)>,
+}
+
+struct Recount<'a> {
+    snapshot: &'a Snapshot,
+    found: Vec<Violation>,
+    books: Books,
+}
+
+impl Recount<'_> {
+    fn gpu(&self, id: GpuId) -> Option<&Gpu> {
+        self.snapshot.fleet().node(id.node)?.gpus().get(usize::from(id.index))
+    }
+
+    fn set_mode(&mut self, id: GpuId, mode: SharingMode) {
+        let taken = self.books.shares.contains_key(&id);
+        let sound = self.gpu(id).is_some_and(|gpu| {
+            gpu.tenants().is_empty() && !taken && gpu.offers().contains(mode.kind())
+        });
+        if !sound {
+            self.found.push(Violation::BadModeChange(id));
+        }
+        self.books.modes.insert(id, mode);
+    }
+
+    fn place(&mut self, id: WorkloadId, seats: &[Seat]) {
+        let waits = self.snapshot.waiting().get(&id);
+        let Some(workload) = waits.filter(|_| self.books.placed.insert(id)) else {
+            self.found.push(Violation::NotWaiting(id));
+            return;
+        };
+        if seats.len() != workload.members.max(1) as usize {
+            self.found.push(Violation::WrongCount(id));
+        }
+        for seat in seats {
+            self.seat(workload, seat);
+        }
+        let asked = workload.demand.gpu_milli() * seats.len() as u64;
+        *self.books.gpu_milli.entry(workload.owner.clone()).or_default() += asked;
+        if let Some(member) = workload.array {
+            let tasks = self.books.tasks.entry(member.array).or_insert((0, member.at_once_max));
+            tasks.0 += 1;
+        }
+    }
+
+    fn seat(&mut self, workload: &Workload, seat: &Seat) {
+        let Some(node) = self.snapshot.fleet().node(seat.node) else {
+            self.found.push(Violation::NoSuchPlace(workload.id));
+            return;
+        };
+        let host = self.books.hosts.entry(seat.node).or_default();
+        host.0 += workload.demand.cpu_milli;
+        host.1 += workload.demand.memory_mib;
+        let wanted = workload.demand.gpus.as_ref().map_or(0, |gpus| gpus.count as usize);
+        if seat.shares.len() != wanted {
+            self.found.push(Violation::WrongCount(workload.id));
+        }
+        let different: BTreeSet<u8> = seat.shares.iter().map(|(index, _)| *index).collect();
+        if different.len() != seat.shares.len() {
+            self.found.push(Violation::NoSuchPlace(workload.id));
+        }
+        for (index, share) in &seat.shares {
+            let Some(gpu) = node.gpus().get(usize::from(*index)) else {
+                self.found.push(Violation::NoSuchPlace(workload.id));
+                continue;
+            };
+            let demand = workload.demand.gpus.as_ref();
+            if !demand.is_some_and(|demand| as_asked(gpu, demand, *share)) {
+                self.found.push(Violation::NotAsAsked(workload.id));
+            }
+            let id = GpuId { node: seat.node, index: *index };
+            self.books.shares.entry(id).or_default().push(*share);
+        }
+    }
+
+    fn limits(&mut self, policy: &Policy) {
+        for (owner, asked) in &self.books.gpu_milli {
+            let limit = policy.quota(owner).gpu_milli_max.unwrap_or(u64::MAX);
+            let used = self.snapshot.usage(owner).gpu_milli;
+            if *asked > 0 && used.saturating_add(*asked) > limit {
+                self.found.push(Violation::QuotaExceeded(owner.clone()));
+            }
+        }
+        for (array, (started, at_once_max)) in &self.books.tasks {
+            let running = self.snapshot.array_running(*array);
+            if *at_once_max > 0 && running + started > *at_once_max {
+                self.found.push(Violation::ArrayExceeded(*array));
+            }
+        }
+    }
+
+    fn hosts(&mut self) {
+        for (id, (cpu_milli, memory_mib)) in &self.books.hosts {
+            let Some(node) = self.snapshot.fleet().node(*id) else { continue };
+            let (mut cpu, mut memory) = (*cpu_milli, *memory_mib);
+            for resident in node.residents() {
+                cpu += resident.cpu_milli;
+                memory += resident.memory_mib;
+            }
+            if cpu > node.cpu_milli() || memory > node.memory_mib() {
+                self.found.push(Violation::HostOverbooked(*id));
+            }
+        }
+    }
+
+    fn gpus(&mut self) {
+        for (id, added) in &self.books.shares {
+            let node = self.snapshot.fleet().node(id.node);
+            let Some(gpu) = node.and_then(|n: &Node| n.gpus().get(usize::from(id.index))) else {
+                continue;
+            };
+            let mode = self.books.modes.get(id).copied().unwrap_or(gpu.mode());
+            let present = gpu.tenants().iter().map(|tenant| tenant.share);
+            let shares: Vec<Share> = present.chain(added.iter().copied()).collect();
+            if shares.iter().any(|share| share.kind() != mode.kind()) {
+                self.found.push(Violation::MixedModes(*id));
+            } else if mode == SharingMode::Mig {
+                if !mig_is_sound(gpu, &shares) {
+                    self.found.push(Violation::MigConflict(*id));
+                }
+            } else if !amounts_are_sound(gpu, mode, &shares) {
+                self.found.push(Violation::GpuOverbooked(*id));
+            }
+        }
+    }
+}
+
+/// Whether the share gives at least what was asked, in a kind and on a model that is accepted.
+fn as_asked(gpu: &Gpu, demand: &GpuDemand, share: Share) -> bool {
+    let model = gpu.model();
+    let named = demand.accepts.is_empty() || demand.accepts.iter().any(|set| set.accepts(&model.name));
+    let kind = share.kind();
+    let accepted = demand.modes.contains(kind) || demand.each == GpuAsk::Whole;
+    if !named || !accepted || kind.isolation() < demand.isolation {
+        return false;
+    }
+    let (GpuAsk::Fraction { .. } | GpuAsk::Whole) = &demand.each else {
+        return profile_name(gpu, share).is_some_and(|name| demand.each == GpuAsk::Profile(name.into()));
+    };
+    let GpuAsk::Fraction { compute_milli, memory_mib } = demand.each else {
+        return share == Share::Exclusive;
+    };
+    match share {
+        Share::Exclusive => memory_mib <= model.memory_mib,
+        Share::TimeSlice { memory_mib: held } => held >= memory_mib,
+        Share::Mps { compute_milli: cap, memory_mib: held }
+        | Share::MemoryCapped { compute_milli: cap, memory_mib: held } => {
+            held >= memory_mib && cap == compute_milli
+        }
+        Share::Mig { profile, .. } => model.mig.as_ref().is_some_and(|geometry| {
+            geometry.profile(profile).is_some_and(|found| {
+                let slices = u32::from(geometry.compute_slices);
+                found.memory_mib >= memory_mib
+                    && u32::from(found.compute_slices) * 1000 >= compute_milli * slices
+            })
+        }),
+    }
+}
+
+fn profile_name(gpu: &Gpu, share: Share) -> Option<&str> {
+    let Share::Mig { profile, .. } = share else { return None };
+    Some(gpu.model().mig.as_ref()?.profile(profile)?.name.as_str())
+}
+
+fn mig_is_sound(gpu: &Gpu, shares: &[Share]) -> bool {
+    let Some(geometry) = &gpu.model().mig else { return false };
+    let (mut taken, mut compute) = (0u32, 0u32);
+    let mut counts: BTreeMap<u8, u8> = BTreeMap::new();
+    for share in shares {
+        let Share::Mig { profile: index, start } = share else { return false };
+        let Some(profile) = geometry.profile(*index) else { return false };
+        let count = counts.entry(index.0).or_default();
+        *count += 1;
+        for slice in *start..*start + profile.memory_slices {
+            if taken & (1 << slice) != 0 || slice >= geometry.memory_slices {
+                return false;
+            }
+            taken |= 1 << slice;
+        }
+        compute += u32::from(profile.compute_slices);
+        if !profile.starts.contains(start) || *count > profile.instances_max {
+            return false;
+        }
+    }
+    compute <= u32::from(geometry.compute_slices)
+}
+
+fn amounts_are_sound(gpu: &Gpu, mode: SharingMode, shares: &[Share]) -> bool {
+    let tenants_max = usize::from(mode.tenants_max());
+    let (mut compute, mut memory) = (0u64, 0u64);
+    for share in shares {
+        let (compute_milli, memory_mib) = match *share {
+            Share::Exclusive => (1000, 0),
+            Share::TimeSlice { memory_mib } => (0, memory_mib),
+            Share::Mps { compute_milli, memory_mib }
+            | Share::MemoryCapped { compute_milli, memory_mib } => (compute_milli, memory_mib),
+            Share::Mig { .. } => return false,
+        };
+        compute += u64::from(compute_milli);
+        memory += memory_mib;
+    }
+    shares.len() <= tenants_max && compute <= 1000 && memory <= gpu.model().memory_mib
+}

@@ -1,0 +1,124 @@
+//! Why is a workload not there? For each node and GPU, what it lacks, in amounts.
+
+use alloc::vec::Vec;
+use alloc::sync::Arc;
+
+use model::{
+    GpuId, NodeId, Placement, Plan, Policy, Refusal, Share, Snapshot, Workload, WorkloadId,
+};
+
+use crate::fit;
+use crate::order::Queue;
+use crate::placement::{Key, Scorer};
+use crate::{mix, plan};
+
+/// The answer for one workload.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// The workload.
+    pub workload: Arc<Workload>,
+    /// Its position in the queue, 0 for the head; `None` if it runs already.
+    pub position: Option<usize>,
+    /// What the next plan would do, all workloads included.
+    pub plan: Plan,
+    /// Every node, as it is before that plan.
+    pub nodes: Vec<NodeVerdict>,
+}
+
+/// What one node could do for one member.
+#[derive(Clone, Debug)]
+pub struct NodeVerdict {
+    /// The node.
+    pub node: NodeId,
+    /// The policy's score, or what is lacking. Of several alternatives of GPU models, the best.
+    pub verdict: Result<i64, Refusal>,
+    /// Every GPU of the node, by index, as far as CPU and memory of the node are left aside.
+    pub gpus: Vec<GpuVerdict>,
+}
+
+/// What one GPU could do for one member.
+#[derive(Clone, Debug)]
+pub struct GpuVerdict {
+    /// The GPU.
+    pub gpu: GpuId,
+    /// The share that it could grant, or what is lacking.
+    pub verdict: Result<Share, Refusal>,
+}
+
+/// Explains where a workload could sit and where not, and what the next plan does with it.
+///
+/// `None` if the snapshot neither runs nor queues it.
+pub fn explain(snapshot: &Snapshot, policy: &Policy, id: WorkloadId) -> Option<Explanation> {
+    let waiting = snapshot.waiting().get(&id);
+    let running = snapshot.running().get(&id).map(|running| &running.workload);
+    let workload = Arc::clone(waiting.or(running)?);
+    let plan = plan(snapshot, policy);
+    let all = snapshot.waiting().values().chain(snapshot.running().values().map(|r| &r.workload));
+    let observed = if policy.mix.is_empty() { mix::of(all.map(Arc::as_ref)) } else { policy.mix.clone() };
+    let mut scorer = Scorer::new(policy, &observed, snapshot.fleet());
+    let keys = scorer.keys(&workload);
+    let nodes = snapshot
+        .fleet()
+        .indexed()
+        .map(|(node, _)| node_verdict(snapshot, policy, &mut scorer, &keys, node))
+        .collect();
+    Some(Explanation { position: position(snapshot, policy, id), workload, plan, nodes })
+}
+
+fn node_verdict(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    scorer: &mut Scorer,
+    keys: &[Key],
+    id: NodeId,
+) -> NodeVerdict {
+    let node = &snapshot.fleet().nodes()[id.index()];
+    let mut picks = Vec::new();
+    let mut verdicts = keys.iter().map(|key| scorer.seat(id, node, key, &mut picks));
+    let first = verdicts.next().unwrap_or(Ok(0));
+    let verdict = verdicts.fold(first, |best, next| match (&best, &next) {
+        (Err(seen), Err(refusal)) if refusal.nearness() > seen.nearness() => next,
+        (Err(_), Ok(_)) => next,
+        _ => best,
+    });
+    let demand = keys.iter().find_map(|key| key.demand.gpus.as_ref());
+    let verdict_of = |index: u8, gpu| {
+        let demand = demand?;
+        let accepts = keys.iter().filter_map(|key| key.demand.gpus.as_ref()?.accepts.first());
+        let open = accepts.clone().find(|set| set.accepts(&model::Gpu::model(gpu).name));
+        let accepts = open.or(accepts.clone().next());
+        let verdict = fit::pick(index, gpu, demand, accepts, &policy.modes).map(|pick| pick.share);
+        Some(GpuVerdict { gpu: GpuId { node: id, index }, verdict })
+    };
+    let gpus = (0u8..).zip(node.gpus()).filter_map(|(index, gpu)| verdict_of(index, gpu)).collect();
+    NodeVerdict { node: id, verdict, gpus }
+}
+
+/// Position in the queue as it stands, before the plan's own grants shift fair shares.
+fn position(snapshot: &Snapshot, policy: &Policy, id: WorkloadId) -> Option<usize> {
+    snapshot.waiting().get(&id)?;
+    let mut queue = Queue::new(snapshot, policy);
+    let mut ahead = 0;
+    while let Some(next) = queue.next() {
+        if next == id {
+            return Some(ahead);
+        }
+        ahead += 1;
+    }
+    None
+}
+
+impl Explanation {
+    /// Whether the next plan starts the workload.
+    pub fn starts(&self) -> bool {
+        self.plan.steps.iter().any(|step| match &step.action {
+            model::Action::Place { workload, .. } => *workload == self.workload.id,
+            model::Action::SetMode { .. } => false,
+        })
+    }
+
+    /// Whether the placement is drawn by lot, so that scores mean nothing.
+    pub fn by_lot(policy: &Policy) -> bool {
+        matches!(policy.placement, Placement::Random { .. })
+    }
+}

@@ -1,0 +1,256 @@
+//! What a demand could be given: on one GPU, and on the GPUs of one node.
+//!
+//! Whether an amount fits is asked of `Gpu::fits` and `Node::fits_host`; here is only what to ask
+//! for: which mode an idle GPU would be put into and how large the share is.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use model::{
+    Demand, Gpu, GpuAsk, GpuDemand, ModelSet, Node, Refusal, Share, SharingKind, SharingMode,
+};
+
+use crate::placement::mig_start;
+
+/// A share that a GPU could grant, and what that would leave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pick {
+    pub(crate) gpu: u8,
+    /// Mode that the GPU must be in.
+    pub(crate) mode: SharingMode,
+    pub(crate) share: Share,
+    /// Thousandths left before and after.
+    pub(crate) left_milli: u32,
+    pub(crate) left_after_milli: u32,
+}
+
+/// Whether host and GPUs of `node` can hold one member, and by which shares: every GPU that could
+/// grant one, ascending by index. Empty for CPU-only work.
+///
+/// `demand` has at most one alternative of GPU models.
+pub(crate) fn options(
+    node: &Node,
+    demand: &Demand,
+    modes: &[SharingMode],
+    picks: &mut Vec<Pick>,
+) -> Result<(), Refusal> {
+    picks.clear();
+    let Some(gpus) = &demand.gpus else { return node.fits_host(demand) };
+    let accepts = gpus.accepts.first();
+    if !node.gpus().iter().any(|gpu| accepted(accepts, gpu)) {
+        return Err(wrong_model(accepts, node.gpus().first()));
+    }
+    node.fits_host(demand)?;
+    let mut nearest: Option<Refusal> = None;
+    for (index, gpu) in (0u8..).zip(node.gpus()) {
+        match pick(index, gpu, gpus, accepts, modes) {
+            Ok(found) => picks.push(found),
+            Err(refusal) => {
+                let nearer = |seen: &Refusal| refusal.nearness() > seen.nearness();
+                if nearest.as_ref().is_none_or(nearer) {
+                    nearest = Some(refusal);
+                }
+            }
+        }
+    }
+    if picks.len() >= gpus.count as usize {
+        return Ok(());
+    }
+    let offered = picks.len() as u32;
+    let because = nearest.unwrap_or(Refusal::GpuModel {
+        asked: accepts.map_or_else(String::new, ToString::to_string),
+        offered: String::new(),
+    });
+    if gpus.count == 1 {
+        return Err(because);
+    }
+    Err(Refusal::GpuCount { asked: gpus.count, offered, because: Box::new(because) })
+}
+
+/// The share of one GPU that the demand would get, if it fits.
+pub(crate) fn pick(
+    index: u8,
+    gpu: &Gpu,
+    demand: &GpuDemand,
+    accepts: Option<&ModelSet>,
+    modes: &[SharingMode],
+) -> Result<Pick, Refusal> {
+    if !accepted(accepts, gpu) {
+        return Err(wrong_model(accepts, Some(gpu)));
+    }
+    let mut nearest: Option<Refusal> = None;
+    for mode in open_modes(gpu, demand, modes) {
+        match share(gpu, mode, &demand.each).and_then(|share| {
+            gpu.fits(mode, share)?;
+            Ok(share)
+        }) {
+            Ok(share) => {
+                return Ok(Pick {
+                    gpu: index,
+                    mode,
+                    share,
+                    left_milli: gpu.free_milli(),
+                    left_after_milli: gpu.free_milli_after(mode, share),
+                });
+            }
+            Err(refusal) => {
+                let nearer = |seen: &Refusal| refusal.nearness() > seen.nearness();
+                if nearest.as_ref().is_none_or(nearer) {
+                    nearest = Some(refusal);
+                }
+            }
+        }
+    }
+    Err(nearest.unwrap_or_else(|| closed(gpu, demand)))
+}
+
+/// Modes that the GPU is in or could be put into and that the demand accepts, best first.
+fn open_modes<'a>(
+    gpu: &'a Gpu,
+    demand: &'a GpuDemand,
+    modes: &'a [SharingMode],
+) -> impl Iterator<Item = SharingMode> + 'a {
+    let whole = matches!(demand.each, GpuAsk::Whole);
+    let profile = matches!(demand.each, GpuAsk::Profile(_));
+    let acceptable = move |mode: &SharingMode| {
+        let kind = mode.kind();
+        let suits = match kind {
+            SharingKind::Exclusive => !profile,
+            SharingKind::Mig => !whole,
+            SharingKind::TimeSlice | SharingKind::Mps | SharingKind::MemoryCapped => {
+                !whole && !profile
+            }
+        };
+        suits && (whole || demand.modes.contains(kind)) && kind.isolation() >= demand.isolation
+    };
+    // A whole GPU is exclusive whatever the policy's list of sharing modes says.
+    let listed = if whole { &[SharingMode::Exclusive][..] } else { modes };
+    let in_force = core::iter::once(gpu.mode()).filter(move |_| !gpu.is_idle());
+    let settable = listed
+        .iter()
+        .copied()
+        .filter(move |mode| gpu.is_idle() && gpu.offers().contains(mode.kind()));
+    in_force.chain(settable).filter(acceptable)
+}
+
+/// Why no mode of the GPU is open to the demand.
+fn closed(gpu: &Gpu, demand: &GpuDemand) -> Refusal {
+    if gpu.is_idle() {
+        return match &demand.each {
+            GpuAsk::Profile(profile) if gpu.model().mig.is_none() => Refusal::MigProfile {
+                profile: profile.clone(),
+                model: gpu.model().name.clone(),
+            },
+            GpuAsk::Whole | GpuAsk::Fraction { .. } | GpuAsk::Profile(_) => {
+                Refusal::NoMode { asked: demand.isolation }
+            }
+        };
+    }
+    match (&demand.each, gpu.mode()) {
+        (GpuAsk::Whole, _) | (_, SharingMode::Exclusive) => {
+            Refusal::Occupied { tenants: gpu.tenants().len() as u32 }
+        }
+        (GpuAsk::Profile(_), mode) => {
+            Refusal::Mode { asked: SharingKind::Mig, in_force: mode.kind() }
+        }
+        (GpuAsk::Fraction { .. }, _) => Refusal::NoMode { asked: demand.isolation },
+    }
+}
+
+/// The share that the ask amounts to under `mode` on this GPU.
+fn share(gpu: &Gpu, mode: SharingMode, ask: &GpuAsk) -> Result<Share, Refusal> {
+    let (compute_milli, memory_mib) = match ask {
+        GpuAsk::Whole => return Ok(Share::Exclusive),
+        GpuAsk::Profile(name) => return mig_profile(gpu, name),
+        GpuAsk::Fraction { compute_milli, memory_mib } => (*compute_milli, *memory_mib),
+    };
+    let booked_mib = match memory_mib {
+        // Not said: the same part of the memory as of the compute, its context included.
+        0 => gpu.model().memory_mib * u64::from(compute_milli) / 1000,
+        asked => asked + gpu.model().context_mib,
+    };
+    match mode {
+        SharingMode::Exclusive => whole(gpu, booked_mib),
+        SharingMode::Mps { .. } => Ok(Share::Mps { compute_milli, memory_mib: booked_mib }),
+        SharingMode::MemoryCapped { .. } => {
+            Ok(Share::MemoryCapped { memory_mib: booked_mib, compute_milli })
+        }
+        SharingMode::TimeSlice { tenants_max } => {
+            let turn_milli = 1000 / u32::from(tenants_max.max(1));
+            if compute_milli > turn_milli {
+                return Err(Refusal::Compute {
+                    asked_milli: compute_milli,
+                    offered_milli: turn_milli,
+                });
+            }
+            Ok(Share::TimeSlice { memory_mib: booked_mib })
+        }
+        SharingMode::Mig => mig_fraction(gpu, compute_milli, memory_mib),
+    }
+}
+
+/// The whole GPU in place of a fraction that its node cannot hold otherwise.
+fn whole(gpu: &Gpu, memory_mib: u64) -> Result<Share, Refusal> {
+    if memory_mib > gpu.model().memory_mib {
+        return Err(Refusal::GpuMemory {
+            asked_mib: memory_mib,
+            offered_mib: gpu.model().memory_mib,
+        });
+    }
+    Ok(Share::Exclusive)
+}
+
+fn mig_profile(gpu: &Gpu, name: &str) -> Result<Share, Refusal> {
+    let model = gpu.model();
+    let found = model.mig.as_ref().and_then(|geometry| Some((geometry, geometry.find(name)?)));
+    let Some((geometry, profile)) = found else {
+        return Err(Refusal::MigProfile { profile: name.to_string(), model: model.name.clone() });
+    };
+    match mig_start(geometry, &gpu.layout(), profile) {
+        Some(start) => Ok(Share::Mig { profile, start }),
+        None => Err(Refusal::MigPlacement { profile: name.to_string() }),
+    }
+}
+
+/// The smallest instance that has the asked compute and memory and finds a placement.
+fn mig_fraction(gpu: &Gpu, compute_milli: u32, memory_mib: u64) -> Result<Share, Refusal> {
+    let model = gpu.model();
+    let Some(geometry) = &model.mig else {
+        return Err(Refusal::MigProfile { profile: String::new(), model: model.name.clone() });
+    };
+    let layout = gpu.layout();
+    let slices = u32::from(geometry.compute_slices);
+    let mut enough: Vec<_> = geometry
+        .indexed()
+        .filter(|(_, profile)| {
+            !profile.name.contains('+')
+                && u32::from(profile.compute_slices) * 1000 >= compute_milli * slices
+                && profile.memory_mib >= memory_mib
+        })
+        .collect();
+    enough.sort_by_key(|(_, profile)| (profile.memory_slices, profile.compute_slices));
+    let Some((_, smallest)) = enough.first() else {
+        let largest_mib = geometry.profiles.iter().map(|profile| profile.memory_mib).max();
+        return Err(Refusal::GpuMemory {
+            asked_mib: memory_mib,
+            offered_mib: largest_mib.unwrap_or(0),
+        });
+    };
+    let placed = enough.iter().find_map(|(profile, _)| {
+        let start = mig_start(geometry, &layout, *profile)?;
+        Some(Share::Mig { profile: *profile, start })
+    });
+    placed.ok_or_else(|| Refusal::MigPlacement { profile: smallest.name.clone() })
+}
+
+fn accepted(accepts: Option<&ModelSet>, gpu: &Gpu) -> bool {
+    accepts.is_none_or(|set| set.accepts(&gpu.model().name))
+}
+
+fn wrong_model(accepts: Option<&ModelSet>, gpu: Option<&Gpu>) -> Refusal {
+    Refusal::GpuModel {
+        asked: accepts.map_or_else(String::new, ToString::to_string),
+        offered: gpu.map_or_else(String::new, |gpu| gpu.model().name.clone()),
+    }
+}

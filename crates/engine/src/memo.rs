@@ -1,0 +1,342 @@
+//! Scores that are remembered from one decision to the next.
+//!
+//! A placement changes one node, so for every other node the score of a demand stays what it was.
+//! The memo keeps a working copy of the fleet and, for each kind of demand met so far, a column with
+//! one score per node; a log of changed nodes tells each column what to score anew. Forgetting
+//! everything at any moment changes no decision, only the time that it takes.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use model::{Fleet, GpuId, Node, NodeId, Refusal, Seat, SharingMode, Snapshot, Workload, WorkloadId};
+
+use crate::backfill;
+use crate::fit::Pick;
+use crate::placement::{Key, Scorer};
+
+/// Most scores kept (8 bytes each); past it the memo starts over.
+const SCORES_MAX: usize = 8 << 20;
+
+/// Scores from here on mean that the node can hold the demand.
+const FEASIBLE: i64 = i64::MIN / 2;
+
+/// A kind of demand: a position among the memo's columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ColumnId(usize);
+
+/// The working copy of the fleet with what is known about it.
+pub(crate) struct Memo {
+    fleet: Fleet,
+    scorer: Scorer,
+    keys: BTreeMap<Key, ColumnId>,
+    columns: Vec<Column>,
+    /// Nodes in the order in which they changed; `forgotten` earlier entries have been dropped.
+    changes: Vec<NodeId>,
+    forgotten: usize,
+    picks: Vec<Pick>,
+}
+
+struct Column {
+    key: Key,
+    scores: Scores,
+    /// Times from which each node could hold the demand, negated; filled for heads of the queue.
+    starts: Scores,
+    /// Whether an idle fleet could hold one member, once it has been asked.
+    ever: Option<Result<(), Refusal>>,
+}
+
+/// One number per node, the best of them, and how far the log of changes has been followed.
+#[derive(Default)]
+struct Scores {
+    values: Vec<i64>,
+    best: Option<NodeId>,
+    seen: usize,
+}
+
+impl Memo {
+    pub(crate) fn new(scorer: Scorer, snapshot: &Snapshot) -> Self {
+        Self {
+            fleet: snapshot.fleet().clone(),
+            scorer,
+            keys: BTreeMap::new(),
+            columns: Vec::new(),
+            changes: Vec::new(),
+            forgotten: 0,
+            picks: Vec::new(),
+        }
+    }
+
+    /// Whether the working copy is of the snapshot's fleet at all.
+    pub(crate) fn is_of(&self, snapshot: &Snapshot) -> bool {
+        self.fleet.identity() == snapshot.fleet().identity()
+    }
+
+    /// Takes over what has changed in the snapshot since the last call.
+    pub(crate) fn follow(&mut self, snapshot: &Snapshot) {
+        let theirs = snapshot.fleet();
+        let pairs = self.fleet.fingerprints().iter().zip(theirs.fingerprints());
+        let differ = (0u32..).map(NodeId).zip(pairs).filter(|(_, (mine, theirs))| mine != theirs);
+        let changed: Vec<NodeId> = differ.map(|(id, _)| id).collect();
+        for id in changed {
+            if let Some(node) = theirs.node(id) {
+                self.fleet.copy_node(id, node);
+                self.changes.push(id);
+            }
+        }
+        self.forget_old_changes();
+    }
+
+    pub(crate) fn nodes(&self) -> &[Node] {
+        self.fleet.nodes()
+    }
+
+    /// Columns for the alternatives of a workload, best first.
+    pub(crate) fn columns(&mut self, workload: &Workload) -> Vec<ColumnId> {
+        let keys = self.scorer.keys(workload);
+        keys.into_iter().map(|key| self.column(key)).collect()
+    }
+
+    fn column(&mut self, key: Key) -> ColumnId {
+        if let Some(known) = self.keys.get(&key) {
+            return *known;
+        }
+        let id = ColumnId(self.columns.len());
+        self.keys.insert(key.clone(), id);
+        self.columns.push(Column {
+            key,
+            scores: Scores::default(),
+            starts: Scores::default(),
+            ever: None,
+        });
+        id
+    }
+
+    /// Drops every column once they have become too many; only between plans, since columns are
+    /// named by position.
+    pub(crate) fn bound(&mut self) {
+        if self.columns.len() * self.fleet.nodes().len() * 2 > SCORES_MAX {
+            self.columns.clear();
+            self.keys.clear();
+        }
+    }
+
+    /// The best node outside `kept` and its score; or, if no node can hold the demand, what the
+    /// nearest lacks.
+    pub(crate) fn best(
+        &mut self,
+        column: ColumnId,
+        kept: &[NodeId],
+    ) -> Result<Option<(NodeId, i64)>, Refusal> {
+        self.catch_up(column);
+        let scores = &self.columns[column.0].scores;
+        let Some(best) = scores.best else {
+            return Err(Refusal::GpuModel { asked: "".into(), offered: "".into() });
+        };
+        let score = scores.values[best.index()];
+        if score < FEASIBLE {
+            return Err(self.refusal(column, best));
+        }
+        if !kept.contains(&best) {
+            return Ok(Some((best, score)));
+        }
+        let mut found: Option<(NodeId, i64)> = None;
+        for (id, score) in (0u32..).map(NodeId).zip(scores.values.iter().copied()) {
+            let better = found.is_none_or(|(_, best)| score > best);
+            if score >= FEASIBLE && better && !kept.contains(&id) {
+                found = Some((id, score));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Every node outside `kept` that can hold the demand.
+    pub(crate) fn feasible(&mut self, column: ColumnId, kept: &[NodeId]) -> Vec<NodeId> {
+        self.catch_up(column);
+        let values = self.columns[column.0].scores.values.iter();
+        let able = (0u32..).map(NodeId).zip(values).filter(|(_, score)| **score >= FEASIBLE);
+        able.map(|(id, _)| id).filter(|id| !kept.contains(id)).collect()
+    }
+
+    /// The shares that the policy takes on a node, with the modes that they need.
+    pub(crate) fn picks(&mut self, column: ColumnId, node: NodeId) -> Result<&[Pick], Refusal> {
+        let key = &self.columns[column.0].key;
+        self.scorer.seat(node, &self.fleet.nodes()[node.index()], key, &mut self.picks)?;
+        Ok(&self.picks)
+    }
+
+    /// The `count` nodes that can hold the demand soonest, with the time of the last of them.
+    pub(crate) fn soonest(&mut self, column: ColumnId, count: usize) -> Option<(u64, Vec<NodeId>)> {
+        self.catch_up_starts(column);
+        let values = self.columns[column.0].starts.values.iter();
+        let mut starts: Vec<_> = values
+            .zip(0u32..)
+            .filter(|(start, _)| **start != i64::MIN)
+            .map(|(start, id)| (start.unsigned_abs(), NodeId(id)))
+            .collect();
+        if count == 0 || starts.len() < count {
+            return None;
+        }
+        starts.select_nth_unstable(count - 1);
+        starts.truncate(count);
+        let last = starts.iter().map(|(start, _)| *start).max()?;
+        let mut nodes: Vec<_> = starts.into_iter().map(|(_, id)| id).collect();
+        nodes.sort_unstable();
+        Some((last, nodes))
+    }
+
+    /// Whether the demand could be held by the nearest node if the fleet were idle.
+    pub(crate) fn ever(&mut self, column: ColumnId) -> Result<(), Refusal> {
+        if self.columns[column.0].ever.is_none() {
+            let verdict = self.ever_now(column);
+            self.columns[column.0].ever = Some(verdict);
+        }
+        self.columns[column.0].ever.clone().unwrap_or(Ok(()))
+    }
+
+    fn ever_now(&mut self, column: ColumnId) -> Result<(), Refusal> {
+        let key = &self.columns[column.0].key;
+        let mut nearest: Option<Refusal> = None;
+        for (id, node) in (0u32..).map(NodeId).zip(self.fleet.nodes()) {
+            match self.scorer.seat(id, &node.emptied(), key, &mut self.picks) {
+                Ok(_) => return Ok(()),
+                Err(refusal) => {
+                    if nearest.as_ref().is_none_or(|seen| refusal.nearness() > seen.nearness()) {
+                        nearest = Some(refusal);
+                    }
+                }
+            }
+        }
+        nearest.map_or(Ok(()), Err)
+    }
+
+    /// Seats one member on the working copy.
+    pub(crate) fn admit(
+        &mut self,
+        workload: &Workload,
+        seat: &Seat,
+        until_ms: u64,
+    ) -> Result<(), Refusal> {
+        self.fleet.admit(workload, seat, until_ms)?;
+        self.changes.push(seat.node);
+        Ok(())
+    }
+
+    /// Changes a GPU's mode on the working copy.
+    pub(crate) fn set_mode(
+        &mut self,
+        gpu: GpuId,
+        mode: SharingMode,
+    ) -> Result<(), Refusal> {
+        self.fleet.set_mode(gpu, mode)?;
+        self.changes.push(gpu.node);
+        Ok(())
+    }
+
+    /// Takes a workload off a node of the working copy.
+    pub(crate) fn release(&mut self, node: NodeId, workload: WorkloadId) {
+        self.fleet.release(node, workload);
+        self.changes.push(node);
+    }
+
+    fn refusal(&mut self, column: ColumnId, node: NodeId) -> Refusal {
+        let key = &self.columns[column.0].key;
+        match self.scorer.seat(node, &self.fleet.nodes()[node.index()], key, &mut self.picks) {
+            Err(refusal) => refusal,
+            Ok(_) => Refusal::GpuModel { asked: "".into(), offered: "".into() },
+        }
+    }
+
+    fn catch_up(&mut self, column: ColumnId) {
+        let Self { fleet, scorer, columns, changes, forgotten, picks, .. } = self;
+        let Column { key, scores, .. } = &mut columns[column.0];
+        let nodes = fleet.nodes();
+        scores.follow(changes, *forgotten, nodes.len(), |id| {
+            match scorer.seat(id, &nodes[id.index()], key, picks) {
+                Ok(score) => score,
+                Err(refusal) => closeness(&refusal),
+            }
+        });
+    }
+
+    fn catch_up_starts(&mut self, column: ColumnId) {
+        let Self { fleet, scorer, columns, changes, forgotten, picks, .. } = self;
+        let Column { key, starts, .. } = &mut columns[column.0];
+        let nodes = fleet.nodes();
+        starts.follow(changes, *forgotten, nodes.len(), |id| {
+            let fits = |node: &Node| scorer.seat(id, node, key, picks).is_ok();
+            let start = backfill::earliest_ms(&nodes[id.index()], fits);
+            start.and_then(|ms| i64::try_from(ms).ok()).map_or(i64::MIN, |ms| -ms)
+        });
+    }
+
+    /// Keeps the log at a few times the fleet's size; columns that have not looked for longer than
+    /// that are filled anew.
+    fn forget_old_changes(&mut self) {
+        let limit = 4 * self.fleet.nodes().len() + 1024;
+        if self.changes.len() > limit {
+            let dropped = self.changes.len() / 2;
+            self.changes.drain(..dropped);
+            self.forgotten += dropped;
+        }
+    }
+}
+
+impl Scores {
+    /// Brings the values up to date with the log of changes.
+    fn follow(
+        &mut self,
+        changes: &[NodeId],
+        forgotten: usize,
+        nodes: usize,
+        mut score: impl FnMut(NodeId) -> i64,
+    ) {
+        let now = forgotten + changes.len();
+        if self.values.len() != nodes || self.seen < forgotten || now - self.seen > nodes {
+            self.values.clear();
+            self.values.extend((0..nodes as u32).map(|id| score(NodeId(id))));
+            self.find_best();
+        } else if now > self.seen {
+            let mut lost = false;
+            for id in &changes[self.seen - forgotten..] {
+                lost |= self.update(*id, score(*id));
+            }
+            if lost {
+                self.find_best();
+            }
+        }
+        self.seen = now;
+    }
+
+    /// Enters a value; true if the best node may have lost its rank.
+    fn update(&mut self, id: NodeId, value: i64) -> bool {
+        let before = self.values[id.index()];
+        self.values[id.index()] = value;
+        let Some(best) = self.best else { return true };
+        if id == best {
+            return value < before;
+        }
+        let record = self.values[best.index()];
+        if value > record || (value == record && id < best) {
+            self.best = Some(id);
+        }
+        false
+    }
+
+    fn find_best(&mut self) {
+        self.best = None;
+        let mut record = i64::MIN;
+        for (id, value) in (0u32..).map(NodeId).zip(&self.values) {
+            if self.best.is_none() || *value > record {
+                record = *value;
+                self.best = Some(id);
+            }
+        }
+    }
+}
+
+/// Encodes how near a refusal is, below every feasible score.
+fn closeness(refusal: &Refusal) -> i64 {
+    let (rank, offered) = refusal.nearness();
+    let offered = offered.min((1 << 56) - 1) as i64;
+    i64::MIN + 1 + (i64::from(rank) << 56) + offered
+}

@@ -1,0 +1,195 @@
+//! Which of several possible seats is best: one closed set of policies behind one call.
+//!
+//! A score is an integer, higher is better, and equal scores go to the node that stands first in
+//! the fleet. Scores of one policy are comparable for one demand only.
+
+mod fgd;
+pub mod fragment;
+mod hotpot;
+mod mig;
+mod packing;
+mod weighted;
+
+pub use mig::best_start as mig_start;
+
+use alloc::vec::Vec;
+
+use model::{
+    Class, Demand, Fleet, GpuAsk, Node, NodeId, Placement, Policy, Refusal, SharingMode,
+    Workload,
+};
+
+use crate::fit::{self, Pick};
+use fragment::{Mix, Stands};
+
+/// All of a workload that a score may depend on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    /// The demand, with at most one alternative of GPU models.
+    pub(crate) demand: Demand,
+    /// The class where the policy minds it; [`Class::Batch`] otherwise.
+    pub(crate) class: Class,
+}
+
+/// A seat under consideration: the node as it is, and the shares that it would give.
+pub(crate) struct Candidate<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) demand: &'a Demand,
+    /// See [`Key::class`].
+    pub(crate) class: Class,
+    pub(crate) picks: &'a [Pick],
+}
+
+impl Candidate<'_> {
+    /// vCPUs left after placement, in thousandths.
+    fn cpu_after_milli(&self) -> u64 {
+        self.node.cpu_free_milli().saturating_sub(self.demand.cpu_milli)
+    }
+
+    /// Thousandths of GPU that the picks take.
+    fn taken_milli(&self) -> u64 {
+        self.picks.iter().map(|pick| u64::from(pick.left_milli - pick.left_after_milli)).sum()
+    }
+}
+
+/// A policy made ready for one fleet.
+pub(crate) struct Scorer {
+    placement: Placement,
+    modes: Vec<SharingMode>,
+    mix: Mix,
+    stands: Stands,
+    options: Vec<Pick>,
+}
+
+impl Scorer {
+    pub(crate) fn new(policy: &Policy, mix: &[model::MixShape], fleet: &Fleet) -> Self {
+        Self {
+            placement: policy.placement.clone(),
+            modes: policy.modes.clone(),
+            mix: Mix::new(mix, fleet),
+            stands: Stands::default(),
+            options: Vec::new(),
+        }
+    }
+
+    /// The best seat on one node: its score, with the shares left in `picks` by GPU index; or what
+    /// the node lacks.
+    ///
+    pub(crate) fn seat(
+        &mut self,
+        id: NodeId,
+        node: &Node,
+        key: &Key,
+        picks: &mut Vec<Pick>,
+    ) -> Result<i64, Refusal> {
+        let mut options = core::mem::take(&mut self.options);
+        let found = fit::options(node, &key.demand, &self.modes, &mut options);
+        let score = found.map(|()| self.choose(id, node, key, &options, picks));
+        self.options = options;
+        score
+    }
+
+    fn choose(
+        &mut self,
+        id: NodeId,
+        node: &Node,
+        key: &Key,
+        options: &[Pick],
+        picks: &mut Vec<Pick>,
+    ) -> i64 {
+        let Key { demand, class } = key;
+        let class = *class;
+        picks.clear();
+        let count = demand.gpus.as_ref().map_or(0, |gpus| gpus.count as usize);
+        let whole = demand.gpus.as_ref().is_none_or(|gpus| gpus.each == GpuAsk::Whole);
+        if count != 1 || whole || !self.weighs_gpus() {
+            picks.extend_from_slice(options);
+            if !whole {
+                picks.sort_by_key(|pick| pick.left_milli);
+            }
+            picks.truncate(count);
+            picks.sort_by_key(|pick| pick.gpu);
+            return self.score(id, &Candidate { node, demand, class, picks });
+        }
+        let mut best = i64::MIN;
+        for (at, option) in options.iter().enumerate() {
+            if options[..at].iter().any(|earlier| same_kind(earlier, option, node)) {
+                continue;
+            }
+            let alone = core::slice::from_ref(option);
+            let score = self.score(id, &Candidate { node, demand, class, picks: alone });
+            if score > best {
+                best = score;
+                picks.clear();
+                picks.push(*option);
+            }
+        }
+        best
+    }
+
+    /// The keys under which a workload is scored: one per alternative of GPU models, best first.
+    pub(crate) fn keys(&self, workload: &Workload) -> Vec<Key> {
+        let class = match self.placement {
+            Placement::Weighted { .. } => workload.class,
+            Placement::Random { .. }
+            | Placement::DotProduct
+            | Placement::GpuClustering
+            | Placement::GpuPacking
+            | Placement::BestFit
+            | Placement::Fgd
+            | Placement::Spread
+            | Placement::Hotpot => Class::Batch,
+        };
+        let demand = &workload.demand;
+        let alternatives = demand.gpus.as_ref().map_or(0, |gpus| gpus.accepts.len());
+        let only = |alternative: usize| {
+            let mut demand = demand.clone();
+            if let Some(gpus) = &mut demand.gpus {
+                gpus.accepts = gpus.accepts.get(alternative).cloned().into_iter().collect();
+            }
+            Key { demand, class }
+        };
+        (0..alternatives.max(1)).map(only).collect()
+    }
+
+    /// Whether the policy scores each GPU of a node, or takes the fullest that fits.
+    fn weighs_gpus(&self) -> bool {
+        match self.placement {
+            Placement::Fgd | Placement::Hotpot | Placement::Weighted { .. } => true,
+            Placement::Random { .. }
+            | Placement::DotProduct
+            | Placement::GpuClustering
+            | Placement::GpuPacking
+            | Placement::BestFit
+            | Placement::Spread => false,
+        }
+    }
+
+    fn score(&mut self, id: NodeId, candidate: &Candidate<'_>) -> i64 {
+        match &self.placement {
+            // The draw is made among the feasible nodes; see `Planner`.
+            Placement::Random { .. } => 0,
+            Placement::DotProduct => packing::dot_product(candidate),
+            Placement::GpuClustering => packing::gpu_clustering(candidate),
+            Placement::GpuPacking => packing::gpu_packing(candidate),
+            Placement::BestFit => packing::best_fit(candidate),
+            Placement::Spread => packing::spread(candidate),
+            Placement::Fgd => fgd::score(&self.mix, self.stands.of(id, candidate.node, &self.mix), candidate),
+            Placement::Weighted { memory_weight_milli, affinity_weight_milli, affinity } => {
+                weighted::score(candidate, *memory_weight_milli, *affinity_weight_milli, affinity)
+            }
+            Placement::Hotpot => hotpot::score(&self.mix, self.stands.of(id, candidate.node, &self.mix), candidate),
+        }
+    }
+}
+
+/// Whether two GPUs would be left alike, so that scoring one of them is enough.
+fn same_kind(one: &Pick, other: &Pick, node: &Node) -> bool {
+    let gpu = |pick: &Pick| node.gpus().get(usize::from(pick.gpu));
+    let idle = |pick: &Pick| gpu(pick).is_some_and(model::Gpu::is_idle);
+    one.left_milli == other.left_milli
+        && one.share == other.share
+        && idle(one)
+        && idle(other)
+        && gpu(one).map(|gpu| gpu.model().id) == gpu(other).map(|gpu| gpu.model().id)
+}

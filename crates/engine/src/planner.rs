@@ -1,0 +1,324 @@
+//! The pipeline: who is next, where could it sit, which place is best, and what if none is free.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use model::{
+    Action, GpuId, NodeId, Placement, Plan, Policy, Reason, Refusal, Seat, SharingMode, Snapshot,
+    Step, Usage, Workload, WorkloadId,
+};
+
+use crate::apply::expected_end_ms;
+use crate::backfill::Promise;
+use crate::memo::{ColumnId, Memo};
+use crate::mix;
+use crate::order::Queue;
+use crate::placement::Scorer;
+
+/// Plans cycle after cycle under one policy. What it remembers makes it faster, never different.
+pub struct Planner {
+    policy: Policy,
+    memo: Option<Memo>,
+}
+
+/// A workload's members on the working copy of the fleet.
+struct Tentative {
+    steps: Vec<Step>,
+    seats: Vec<Seat>,
+    score: i64,
+    /// Modes before the change, to be set back if the gang does not fit.
+    changed: Vec<(GpuId, SharingMode)>,
+}
+
+impl Planner {
+    /// A planner that has seen nothing yet.
+    pub fn new(policy: Policy) -> Self {
+        Self { policy, memo: None }
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// See [`plan`](crate::plan).
+    pub fn plan(&mut self, snapshot: &Snapshot) -> Plan {
+        let mut memo = self.recall(snapshot);
+        let cycle = Cycle {
+            snapshot,
+            policy: &self.policy,
+            memo: &mut memo,
+            queue: Queue::new(snapshot, &self.policy),
+            arrays: Vec::new(),
+            promise: None,
+        };
+        let plan = cycle.run();
+        self.memo = Some(memo);
+        plan
+    }
+
+    fn recall(&mut self, snapshot: &Snapshot) -> Memo {
+        if let Some(mut memo) = self.memo.take() {
+            if memo.is_of(snapshot) {
+                memo.follow(snapshot);
+                memo.bound();
+                return memo;
+            }
+        }
+        let observed = match self.policy.mix.as_slice() {
+            [] => {
+                let waiting = snapshot.waiting().values();
+                let running = snapshot.running().values().map(|running| &running.workload);
+                mix::of(waiting.chain(running).map(Arc::as_ref))
+            }
+            given => given.to_vec(),
+        };
+        Memo::new(Scorer::new(&self.policy, &observed, snapshot.fleet()), snapshot)
+    }
+}
+
+/// One pass over the queue.
+struct Cycle<'a> {
+    snapshot: &'a Snapshot,
+    policy: &'a Policy,
+    memo: &'a mut Memo,
+    queue: Queue<'a>,
+    /// Tasks of arrays started by this plan.
+    arrays: Vec<(WorkloadId, u32)>,
+    promise: Option<Promise>,
+}
+
+impl Cycle<'_> {
+    fn run(mut self) -> Plan {
+        let mut plan = Plan { at_ms: self.snapshot.now_ms, ..Plan::default() };
+        for _ in 0..self.policy.depth.max(1) {
+            let Some(id) = self.queue.next() else { break };
+            let Some(workload) = self.snapshot.waiting().get(&id).cloned() else { continue };
+            match self.try_start(&workload) {
+                Ok(steps) => plan.steps.extend(steps),
+                Err(refusal) => {
+                    plan.waiting.insert(id, refusal);
+                }
+            }
+        }
+        plan
+    }
+
+    fn try_start(&mut self, workload: &Workload) -> Result<Vec<Step>, Refusal> {
+        self.within_limits(workload)?;
+        if let (Some(promise), false) = (&self.promise, self.policy.backfill) {
+            return Err(kept(promise));
+        }
+        let columns = self.memo.columns(workload);
+        let until_ms = self.end_ms(workload);
+        match self.seat_all(workload, &columns, until_ms) {
+            Ok(tentative) => Ok(self.start(workload, tentative)),
+            Err(refusal) => {
+                let refusal = self.never(workload, &columns).map_or(refusal, |never| never);
+                if self.promise.is_none() && !refusal.is_never() {
+                    self.promise = self.promise_to(workload, &columns);
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Limits that have nothing to do with the fleet: quota and array.
+    fn within_limits(&self, workload: &Workload) -> Result<(), Refusal> {
+        let asked_milli = workload.demand.gpu_milli() * u64::from(workload.members.max(1));
+        let used_milli = self.queue.usage(&workload.owner).gpu_milli;
+        if let Some(limit_milli) = self.policy.quota(&workload.owner).gpu_milli_max {
+            if asked_milli > 0 && used_milli + asked_milli > limit_milli {
+                let owner = workload.owner.as_str().into();
+                return Err(Refusal::Quota { owner, asked_milli, used_milli, limit_milli });
+            }
+        }
+        if let Some(member) = workload.array {
+            let here = self.arrays.iter().find(|(array, _)| *array == member.array);
+            let running =
+                self.snapshot.array_running(member.array) + here.map_or(0, |(_, count)| *count);
+            if member.at_once_max > 0 && running >= member.at_once_max {
+                return Err(Refusal::ArrayLimit { at_once_max: member.at_once_max });
+            }
+        }
+        Ok(())
+    }
+
+    /// Seats every member on the working copy, or none.
+    fn seat_all(
+        &mut self,
+        workload: &Workload,
+        columns: &[ColumnId],
+        until_ms: u64,
+    ) -> Result<Tentative, Refusal> {
+        let mut tentative =
+            Tentative { steps: Vec::new(), seats: Vec::new(), score: 0, changed: Vec::new() };
+        let members = workload.members.max(1);
+        for placed in 0..members {
+            let seated = self.seat_one(workload, columns, until_ms, &mut tentative);
+            if let Err(refusal) = seated {
+                self.undo(workload.id, &tentative);
+                if members == 1 {
+                    return Err(refusal);
+                }
+                let because = Box::new(refusal);
+                return Err(Refusal::Gang { asked: members, offered: placed, because });
+            }
+        }
+        Ok(tentative)
+    }
+
+    fn seat_one(
+        &mut self,
+        workload: &Workload,
+        columns: &[ColumnId],
+        until_ms: u64,
+        tentative: &mut Tentative,
+    ) -> Result<(), Refusal> {
+        let (column, node, score) = self.choose(workload, columns, until_ms)?;
+        let picks = self.memo.picks(column, node)?.to_vec();
+        for pick in &picks {
+            let gpu = GpuId { node, index: pick.gpu };
+            let before = self.memo.nodes()[node.index()].gpus()[usize::from(pick.gpu)].mode();
+            if before != pick.mode {
+                self.memo.set_mode(gpu, pick.mode)?;
+                tentative.changed.push((gpu, before));
+                tentative.steps.push(Step {
+                    action: Action::SetMode { gpu, mode: pick.mode },
+                    because: Reason::NeededBy(workload.id),
+                });
+            }
+        }
+        let shares = picks.iter().map(|pick| (pick.gpu, pick.share)).collect();
+        let seat = Seat { node, shares };
+        self.memo.admit(workload, &seat, until_ms)?;
+        tentative.seats.push(seat);
+        tentative.score = score;
+        Ok(())
+    }
+
+    /// The best node for one member by the first alternative that has any.
+    fn choose(
+        &mut self,
+        workload: &Workload,
+        columns: &[ColumnId],
+        until_ms: u64,
+    ) -> Result<(ColumnId, NodeId, i64), Refusal> {
+        let kept_nodes = self.promise.as_ref().map_or(&[][..], |p| p.kept_from(until_ms));
+        let mut nearest: Option<Refusal> = None;
+        for column in columns {
+            let refusal = match self.memo.best(*column, kept_nodes) {
+                Ok(Some((best, score))) => {
+                    let node = match self.policy.placement {
+                        Placement::Random { seed } => {
+                            let able = self.memo.feasible(*column, kept_nodes);
+                            draw(seed, workload.id, &able).unwrap_or(best)
+                        }
+                        Placement::DotProduct
+                        | Placement::GpuClustering
+                        | Placement::GpuPacking
+                        | Placement::BestFit
+                        | Placement::Fgd
+                        | Placement::Spread
+                        | Placement::Weighted { .. }
+                        | Placement::Hotpot => best,
+                    };
+                    return Ok((*column, node, score));
+                }
+                Ok(None) => self.promise.as_ref().map(kept),
+                Err(refusal) => Some(refusal),
+            };
+            if let Some(refusal) = refusal {
+                if nearest.as_ref().is_none_or(|seen| refusal.nearness() > seen.nearness()) {
+                    nearest = Some(refusal);
+                }
+            }
+        }
+        Err(nearest.unwrap_or(Refusal::GpuCount {
+            asked: 1,
+            offered: 0,
+            because: Box::new(Refusal::GpuModel { asked: "".into(), offered: "".into() }),
+        }))
+    }
+
+    /// Puts the finished seats into the plan's terms and counts them.
+    fn start(&mut self, workload: &Workload, tentative: Tentative) -> Vec<Step> {
+        let Tentative { mut steps, seats, score, .. } = tentative;
+        let members = seats.len() as u64;
+        let usage = Usage {
+            gpu_milli: workload.demand.gpu_milli() * members,
+            cpu_milli: workload.demand.cpu_milli * members,
+        };
+        self.queue.charge(&workload.owner, usage);
+        if let Some(member) = workload.array {
+            match self.arrays.iter_mut().find(|(array, _)| *array == member.array) {
+                Some((_, count)) => *count += 1,
+                None => self.arrays.push((member.array, 1)),
+            }
+        }
+        let because = match (&self.promise, seats.len()) {
+            (Some(promise), _) => Reason::Backfill {
+                head: promise.head,
+                head_starts_ms: promise.starts_ms,
+                score,
+            },
+            (None, 1) => Reason::Best { score },
+            (None, _) => Reason::Gang { members: seats.len() as u32 },
+        };
+        steps.push(Step { action: Action::Place { workload: workload.id, seats }, because });
+        steps
+    }
+
+    fn undo(&mut self, workload: WorkloadId, tentative: &Tentative) {
+        for seat in &tentative.seats {
+            self.memo.release(seat.node, workload);
+        }
+        for (gpu, mode) in tentative.changed.iter().rev() {
+            // The GPU is idle again and was in that mode before: nothing can be in the way.
+            let _ = self.memo.set_mode(*gpu, *mode);
+        }
+    }
+
+    /// The refusal that says so, if not even an idle fleet could hold one member.
+    fn never(&mut self, workload: &Workload, columns: &[ColumnId]) -> Option<Refusal> {
+        let mut nearest = None;
+        for column in columns {
+            match self.memo.ever(*column) {
+                Ok(()) => return None,
+                Err(refusal) => nearest = Some(refusal),
+            }
+        }
+        debug_assert!(workload.members > 0);
+        nearest.map(|because| Refusal::Never { because: Box::new(because) })
+    }
+
+    fn promise_to(&mut self, workload: &Workload, columns: &[ColumnId]) -> Option<Promise> {
+        let members = workload.members.max(1) as usize;
+        let offers = columns.iter().filter_map(|column| self.memo.soonest(*column, members));
+        let (starts_ms, nodes) = offers.min()?;
+        let starts_ms = starts_ms.max(self.snapshot.now_ms);
+        Some(Promise { head: workload.id, starts_ms, nodes })
+    }
+
+    fn end_ms(&self, workload: &Workload) -> u64 {
+        expected_end_ms(self.snapshot.now_ms, workload.time_limit_ms, self.policy)
+    }
+}
+
+fn kept(promise: &Promise) -> Refusal {
+    Refusal::KeptForHead { head: promise.head, until_ms: promise.starts_ms }
+}
+
+/// One of the nodes, by a hash of seed and workload: uniform, and the same at every replay.
+fn draw(seed: u64, workload: WorkloadId, able: &[NodeId]) -> Option<NodeId> {
+    let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(workload.0);
+    for _ in 0..2 {
+        z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+    }
+    let at = z.checked_rem(able.len() as u64)?;
+    able.get(at as usize).copied()
+}
