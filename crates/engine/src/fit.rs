@@ -79,6 +79,9 @@ pub(crate) fn pick(
     if !accepted(accepts, gpu) {
         return Err(wrong_model(accepts, Some(gpu)));
     }
+    if gpu.mode() == SharingMode::Exclusive && !gpu.is_idle() {
+        return Err(Refusal::Occupied { tenants: gpu.tenants().len() as u32 });
+    }
     let mut nearest: Option<Refusal> = None;
     for mode in open_modes(gpu, demand, modes) {
         match share(gpu, mode, &demand.each).and_then(|share| {
@@ -148,9 +151,7 @@ fn closed(gpu: &Gpu, demand: &GpuDemand) -> Refusal {
         };
     }
     match (&demand.each, gpu.mode()) {
-        (GpuAsk::Whole, _) | (_, SharingMode::Exclusive) => {
-            Refusal::Occupied { tenants: gpu.tenants().len() as u32 }
-        }
+        (GpuAsk::Whole, _) => Refusal::Occupied { tenants: gpu.tenants().len() as u32 },
         (GpuAsk::Profile(_), mode) => {
             Refusal::Mode { asked: SharingKind::Mig, in_force: mode.kind() }
         }

@@ -74,14 +74,9 @@ impl Memo {
     /// Takes over what has changed in the snapshot since the last call.
     pub(crate) fn follow(&mut self, snapshot: &Snapshot) {
         let theirs = snapshot.fleet();
-        let pairs = self.fleet.fingerprints().iter().zip(theirs.fingerprints());
-        let differ = (0u32..).map(NodeId).zip(pairs).filter(|(_, (mine, theirs))| mine != theirs);
-        let changed: Vec<NodeId> = differ.map(|(id, _)| id).collect();
-        for id in changed {
-            if let Some(node) = theirs.node(id) {
-                self.fleet.copy_node(id, node);
-                self.changes.push(id);
-            }
+        for at in differing(self.fleet.fingerprints(), theirs.fingerprints()) {
+            self.fleet.copy_node(at, &theirs.nodes()[at.index()]);
+            self.changes.push(at);
         }
         self.forget_old_changes();
     }
@@ -332,6 +327,20 @@ impl Scores {
             }
         }
     }
+}
+
+/// Nodes whose fingerprints differ. Whole blocks are compared first: nearly all are equal.
+fn differing(mine: &[u64], theirs: &[u64]) -> Vec<NodeId> {
+    const BLOCK: usize = 64;
+    let mut found = Vec::new();
+    for (block, (mine, theirs)) in mine.chunks(BLOCK).zip(theirs.chunks(BLOCK)).enumerate() {
+        if mine != theirs {
+            let differs = |at: &usize| mine[*at] != theirs[*at];
+            let here = (0..mine.len()).filter(differs).map(|at| block * BLOCK + at);
+            found.extend(here.map(|at| NodeId(at as u32)));
+        }
+    }
+    found
 }
 
 /// Encodes how near a refusal is, below every feasible score.

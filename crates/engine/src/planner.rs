@@ -51,6 +51,7 @@ impl Planner {
             memo: &mut memo,
             queue: Queue::new(snapshot, &self.policy),
             arrays: Vec::new(),
+            head: None,
             promise: None,
         };
         let plan = cycle.run();
@@ -86,6 +87,9 @@ struct Cycle<'a> {
     queue: Queue<'a>,
     /// Tasks of arrays started by this plan.
     arrays: Vec<(WorkloadId, u32)>,
+    /// The first workload that found no place and waits for one.
+    head: Option<Arc<Workload>>,
+    /// What it is promised; computed when somebody behind it asks.
     promise: Option<Promise>,
 }
 
@@ -105,8 +109,9 @@ impl Cycle<'_> {
         plan
     }
 
-    fn try_start(&mut self, workload: &Workload) -> Result<Vec<Step>, Refusal> {
+    fn try_start(&mut self, workload: &Arc<Workload>) -> Result<Vec<Step>, Refusal> {
         self.within_limits(workload)?;
+        self.promise_to_head();
         if let (Some(promise), false) = (&self.promise, self.policy.backfill) {
             return Err(kept(promise));
         }
@@ -116,8 +121,8 @@ impl Cycle<'_> {
             Ok(tentative) => Ok(self.start(workload, tentative)),
             Err(refusal) => {
                 let refusal = self.never(workload, &columns).map_or(refusal, |never| never);
-                if self.promise.is_none() && !refusal.is_never() {
-                    self.promise = self.promise_to(workload, &columns);
+                if self.head.is_none() && !refusal.is_never() {
+                    self.head = Some(Arc::clone(workload));
                 }
                 Err(refusal)
             }
@@ -293,12 +298,16 @@ impl Cycle<'_> {
         nearest.map(|because| Refusal::Never { because: Box::new(because) })
     }
 
-    fn promise_to(&mut self, workload: &Workload, columns: &[ColumnId]) -> Option<Promise> {
-        let members = workload.members.max(1) as usize;
+    fn promise_to_head(&mut self) {
+        let (Some(head), None) = (self.head.clone(), &self.promise) else { return };
+        let members = head.members.max(1) as usize;
+        let columns = self.memo.columns(&head);
         let offers = columns.iter().filter_map(|column| self.memo.soonest(*column, members));
-        let (starts_ms, nodes) = offers.min()?;
-        let starts_ms = starts_ms.max(self.snapshot.now_ms);
-        Some(Promise { head: workload.id, starts_ms, nodes })
+        self.promise = offers.min().map(|(starts_ms, nodes)| Promise {
+            head: head.id,
+            starts_ms: starts_ms.max(self.snapshot.now_ms),
+            nodes,
+        });
     }
 
     fn end_ms(&self, workload: &Workload) -> u64 {

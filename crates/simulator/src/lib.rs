@@ -1,10 +1,43 @@
 //! Time: replays a trace against the production engine and reduces it to metrics and a report.
+//!
+//! [`simulate`] runs one policy; [`outcome::Comparison`] puts several side by side, and [`report`]
+//! renders them. Deciding is the engine's alone.
 #![forbid(unsafe_code)]
 
+pub mod arrivals;
 mod observer;
 pub mod outcome;
+mod recorder;
 mod replay;
 pub mod report;
 
 pub use observer::Observer;
+pub use recorder::Recorder;
 pub use replay::{IllegalPlan, Protocol, replay};
+
+use model::{Fleet, Policy, Snapshot, Trace};
+use outcome::Outcome;
+
+/// Replays a trace under one policy.
+///
+/// A policy without a mix expects the trace's own workloads.
+///
+/// * `watch` — is told of every event besides, for instance to show progress.
+///
+/// # Errors
+/// [`IllegalPlan`] if the planner breaks an invariant.
+pub fn simulate(
+    fleet: &Fleet,
+    trace: &Trace,
+    mut policy: Policy,
+    protocol: Protocol,
+    watch: &mut dyn Observer,
+) -> Result<Outcome, IllegalPlan> {
+    if policy.mix.is_empty() {
+        policy.mix = engine::mix::of(trace.arrivals.iter().map(|arrival| &arrival.workload));
+    }
+    let recorder = Recorder::new(&Snapshot::new(fleet.clone(), 0), &policy, protocol);
+    let mut both = observer::Both(recorder, watch);
+    let end = replay(fleet.clone(), trace, policy, protocol, &mut both)?;
+    Ok(both.0.finish(&end))
+}

@@ -18,3 +18,33 @@ pub trait Observer {
 
 /// Watches nothing.
 impl Observer for () {}
+
+/// Tells two observers of everything, the first one first.
+pub(crate) struct Both<'a, A>(pub(crate) A, pub(crate) &'a mut dyn Observer);
+
+impl<A: Observer> Observer for Both<'_, A> {
+    fn arrived(&mut self, workload: &Workload) {
+        self.0.arrived(workload);
+        self.1.arrived(workload);
+    }
+
+    fn started(&mut self, running: &Running) {
+        self.0.started(running);
+        self.1.started(running);
+    }
+
+    fn rejected(&mut self, id: WorkloadId) {
+        self.0.rejected(id);
+        self.1.rejected(id);
+    }
+
+    fn finished(&mut self, running: &Running, at_ms: u64) {
+        self.0.finished(running, at_ms);
+        self.1.finished(running, at_ms);
+    }
+
+    fn settled(&mut self, snapshot: &Snapshot) {
+        self.0.settled(snapshot);
+        self.1.settled(snapshot);
+    }
+}

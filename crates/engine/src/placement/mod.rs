@@ -178,6 +178,7 @@ impl Scorer {
             Placement::Weighted { memory_weight_milli, affinity_weight_milli, affinity } => {
                 weighted::score(candidate, *memory_weight_milli, *affinity_weight_milli, affinity)
             }
+            Placement::Hotpot if mig::all_instances(candidate) => mig::score(candidate),
             Placement::Hotpot => hotpot::score(&self.mix, self.stands.of(id, candidate.node, &self.mix), candidate),
         }
     }
