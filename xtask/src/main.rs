@@ -1,2 +1,69 @@
-//! stub
-fn main() {}
+//! The project's own commands: `cargo xtask VERB`.
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "commands print their tables")]
+
+mod bless;
+mod compare;
+mod mig;
+mod openb;
+mod reproduce;
+mod shell;
+mod speed;
+mod suite;
+mod tidy;
+
+use std::process::ExitCode;
+
+const HELP: &str = "cargo xtask VERB
+
+  test        everything that CI checks: format, lints, tidy, tests, a slice of the published results
+  tidy        dependency arrows, purity of model and engine, file headers and sizes
+  bless       rewrite the golden files of the tests from what the code does now
+  reproduce   replay the published openb experiments and compare curve by curve [--quick]
+  compare     hotpot against fgd on every shipped workload and seed [--quick]
+  mig         acceptance of MIG requests against first fit and the exact optimum
+  speed       CPU seconds and peak memory of whole runs
+
+reproduce and compare read the full traces from ../shared/traces or $HOTPOT_TRACES.";
+
+/// What a command that ran to its end found.
+pub(crate) type Verdict = Result<(), String>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let verdict = match words.as_slice() {
+        ["test"] => suite::run(),
+        ["tidy"] => tidy::run(),
+        ["bless"] => bless::run(),
+        ["reproduce" | "compare" | "mig" | "speed", ..] if cfg!(debug_assertions) => {
+            shell::again_in_release(&args)
+        }
+        ["reproduce", flags @ ..] => quick(flags).and_then(reproduce::run),
+        ["compare", flags @ ..] => quick(flags).and_then(compare::run),
+        ["mig"] => mig::run(),
+        ["speed"] => speed::run(),
+        ["speed-one", words @ ..] => speed::one(words),
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{HELP}");
+            Ok(())
+        }
+        other => Err(format!("unknown: {}\n\n{HELP}", other.join(" "))),
+    };
+    match verdict {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("xtask: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether the only flag, `--quick`, is there.
+fn quick(flags: &[&str]) -> Result<bool, String> {
+    match flags {
+        [] => Ok(false),
+        ["--quick"] => Ok(true),
+        other => Err(format!("unknown: {}; there is --quick", other.join(" "))),
+    }
+}

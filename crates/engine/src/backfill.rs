@@ -5,6 +5,7 @@
 //! Whoever comes after the head may use other nodes freely, and the promised ones only if gone again
 //! by the promised time.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use model::{Node, NodeId, WorkloadId};
@@ -25,6 +26,35 @@ impl Promise {
     }
 }
 
+/// When a gang can start that needs several members on one node, and on which of the nodes: the
+/// residents of all of them leave at the expected times until the members find room.
+///
+/// * `room` — members, up to the given number, that a node could hold.
+pub(crate) fn gang_start_ms(
+    nodes: &[(NodeId, &Node)],
+    members: u32,
+    mut room: impl FnMut(NodeId, &Node, u32) -> u32,
+) -> Option<(u64, Vec<NodeId>)> {
+    let mut later: Vec<(NodeId, Node)> = nodes.iter().map(|(id, node)| (*id, (*node).clone())).collect();
+    let mut rooms: Vec<u32> = later.iter().map(|(id, node)| room(*id, node, members)).collect();
+    let departures: BTreeSet<(u64, usize, WorkloadId)> = later
+        .iter()
+        .enumerate()
+        .flat_map(|(at, (_, node))| node.residents().iter().map(move |r| (r.until_ms, at, r.workload)))
+        .collect();
+    let mut now_ms = 0;
+    let mut departures = departures.into_iter();
+    while rooms.iter().map(|room| u64::from(*room)).sum::<u64>() < u64::from(members) {
+        let (until_ms, at, workload) = departures.next()?;
+        let (id, node) = &mut later[at];
+        node.release(workload);
+        rooms[at] = room(*id, node, members);
+        now_ms = until_ms;
+    }
+    let able = later.iter().zip(&rooms).filter(|(_, room)| **room > 0);
+    Some((now_ms, able.map(|((id, _), _)| *id).collect()))
+}
+
 /// When a node can hold something if its residents leave at the expected times: 0 if it can now,
 /// `None` if not even when idle.
 pub(crate) fn earliest_ms(node: &Node, mut fits: impl FnMut(&Node) -> bool) -> Option<u64> {
@@ -32,7 +62,7 @@ pub(crate) fn earliest_ms(node: &Node, mut fits: impl FnMut(&Node) -> bool) -> O
         return Some(0);
     }
     let residents = node.residents().iter();
-    let mut departures: Vec<_> = residents.map(|resident| (resident.until_ms, resident.workload)).collect();
+    let mut departures: Vec<_> = residents.map(|r| (r.until_ms, r.workload)).collect();
     departures.sort_unstable();
     let mut later = node.clone();
     for (until_ms, workload) in departures {

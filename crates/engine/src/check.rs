@@ -123,8 +123,6 @@ impl Recount<'_> {
         for seat in seats {
             self.seat(workload, seat);
         }
-        let asked = workload.demand.gpu_milli() * seats.len() as u64;
-        *self.books.gpu_milli.entry(workload.owner.clone()).or_default() += asked;
         if let Some(member) = workload.array {
             let tasks = self.books.tasks.entry(member.array).or_insert((0, member.at_once_max));
             tasks.0 += 1;
@@ -137,8 +135,8 @@ impl Recount<'_> {
             return;
         };
         let host = self.books.hosts.entry(seat.node).or_default();
-        host.0 += workload.demand.cpu_milli;
-        host.1 += workload.demand.memory_mib;
+        host.0 = host.0.saturating_add(workload.demand.cpu_milli);
+        host.1 = host.1.saturating_add(workload.demand.memory_mib);
         let wanted = workload.demand.gpus.as_ref().map_or(0, |gpus| gpus.count as usize);
         if seat.shares.len() != wanted {
             self.found.push(Violation::WrongCount(workload.id));
@@ -157,6 +155,9 @@ impl Recount<'_> {
                 self.found.push(Violation::NotAsAsked(workload.id));
             }
             let id = GpuId { node: seat.node, index: *index };
+            let mode = self.books.modes.get(&id).copied().unwrap_or(gpu.mode());
+            let counts = u64::from(gpu.share_milli(mode, *share));
+            *self.books.gpu_milli.entry(workload.owner.clone()).or_default() += counts;
             self.books.shares.entry(id).or_default().push(*share);
         }
     }
@@ -182,8 +183,8 @@ impl Recount<'_> {
             let Some(node) = self.snapshot.fleet().node(*id) else { continue };
             let (mut cpu, mut memory) = (*cpu_milli, *memory_mib);
             for resident in node.residents() {
-                cpu += resident.cpu_milli;
-                memory += resident.memory_mib;
+                cpu = u64::saturating_add(cpu, resident.cpu_milli);
+                memory = u64::saturating_add(memory, resident.memory_mib);
             }
             if cpu > node.cpu_milli() || memory > node.memory_mib() {
                 self.found.push(Violation::HostOverbooked(*id));
@@ -237,9 +238,9 @@ fn as_asked(gpu: &Gpu, demand: &GpuDemand, share: Share) -> bool {
         }
         Share::Mig { profile, .. } => model.mig.as_ref().is_some_and(|geometry| {
             geometry.profile(profile).is_some_and(|found| {
-                let slices = u32::from(geometry.compute_slices);
-                found.memory_mib >= memory_mib
-                    && u32::from(found.compute_slices) * 1000 >= compute_milli * slices
+                let slices = u64::from(geometry.compute_slices);
+                model.instance_memory_mib(found) >= memory_mib
+                    && u64::from(found.compute_slices) * 1000 >= u64::from(compute_milli) * slices
             })
         }),
     }
@@ -285,7 +286,7 @@ fn amounts_are_sound(gpu: &Gpu, mode: SharingMode, shares: &[Share]) -> bool {
             Share::Mig { .. } => return false,
         };
         compute += u64::from(compute_milli);
-        memory += memory_mib;
+        memory = u64::saturating_add(memory, memory_mib);
     }
     shares.len() <= tenants_max && compute <= 1000 && memory <= gpu.model().memory_mib
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use alloc::sync::Arc;
 
 use model::{
-    GpuId, NodeId, Placement, Plan, Policy, Refusal, Share, Snapshot, Workload, WorkloadId,
+    GpuId, NodeId, Plan, Policy, Refusal, Share, Snapshot, Workload, WorkloadId,
 };
 
 use crate::fit;
@@ -53,8 +53,10 @@ pub fn explain(snapshot: &Snapshot, policy: &Policy, id: WorkloadId) -> Option<E
     let running = snapshot.running().get(&id).map(|running| &running.workload);
     let workload = Arc::clone(waiting.or(running)?);
     let plan = plan(snapshot, policy);
-    let all = snapshot.waiting().values().chain(snapshot.running().values().map(|r| &r.workload));
-    let observed = if policy.mix.is_empty() { mix::of(all.map(Arc::as_ref)) } else { policy.mix.clone() };
+    let observed = match policy.mix.is_empty() {
+        true => mix::of_snapshot(snapshot),
+        false => policy.mix.clone(),
+    };
     let mut scorer = Scorer::new(policy, &observed, snapshot.fleet());
     let keys = scorer.keys(&workload);
     let nodes = snapshot
@@ -117,8 +119,12 @@ impl Explanation {
         })
     }
 
-    /// Whether the placement is drawn by lot, so that scores mean nothing.
-    pub fn by_lot(policy: &Policy) -> bool {
-        matches!(policy.placement, Placement::Random { .. })
+    /// Why it waits; `None` if it starts or runs.
+    pub fn waits_because(&self, policy: &Policy) -> Option<Refusal> {
+        if self.starts() || self.position.is_none() {
+            return None;
+        }
+        let told = self.plan.waiting.get(&self.workload.id).cloned();
+        Some(told.unwrap_or(Refusal::BeyondDepth { depth: policy.depth }))
     }
 }

@@ -168,8 +168,8 @@ fn share(gpu: &Gpu, mode: SharingMode, ask: &GpuAsk) -> Result<Share, Refusal> {
     };
     let booked_mib = match memory_mib {
         // Not said: the same part of the memory as of the compute, its context included.
-        0 => gpu.model().memory_mib * u64::from(compute_milli) / 1000,
-        asked => asked + gpu.model().context_mib,
+        0 => gpu.model().memory_mib.saturating_mul(u64::from(compute_milli)) / 1000,
+        asked => asked.saturating_add(gpu.model().context_mib),
     };
     match mode {
         SharingMode::Exclusive => whole(gpu, booked_mib),
@@ -187,7 +187,8 @@ fn share(gpu: &Gpu, mode: SharingMode, ask: &GpuAsk) -> Result<Share, Refusal> {
             }
             Ok(Share::TimeSlice { memory_mib: booked_mib })
         }
-        SharingMode::Mig => mig_fraction(gpu, compute_milli, memory_mib),
+        SharingMode::Mig if memory_mib == 0 => mig_fraction(gpu, compute_milli, 0),
+        SharingMode::Mig => mig_fraction(gpu, compute_milli, booked_mib),
     }
 }
 
@@ -214,29 +215,31 @@ fn mig_profile(gpu: &Gpu, name: &str) -> Result<Share, Refusal> {
     }
 }
 
-/// The smallest instance that has the asked compute and memory and finds a placement.
+/// The smallest instance that has the asked compute and memory (context included) and finds a
+/// placement.
 fn mig_fraction(gpu: &Gpu, compute_milli: u32, memory_mib: u64) -> Result<Share, Refusal> {
     let model = gpu.model();
     let Some(geometry) = &model.mig else {
         return Err(Refusal::MigProfile { profile: String::new(), model: model.name.clone() });
     };
     let layout = gpu.layout();
-    let slices = u32::from(geometry.compute_slices);
+    let slices = u64::from(geometry.compute_slices);
     let mut enough: Vec<_> = geometry
         .indexed()
         .filter(|(_, profile)| {
             !profile.name.contains('+')
-                && u32::from(profile.compute_slices) * 1000 >= compute_milli * slices
-                && profile.memory_mib >= memory_mib
+                && u64::from(profile.compute_slices) * 1000 >= u64::from(compute_milli) * slices
+                && model.instance_memory_mib(profile) >= memory_mib
         })
         .collect();
     enough.sort_by_key(|(_, profile)| (profile.memory_slices, profile.compute_slices));
     let Some((_, smallest)) = enough.first() else {
-        let largest_mib = geometry.profiles.iter().map(|profile| profile.memory_mib).max();
-        return Err(Refusal::GpuMemory {
-            asked_mib: memory_mib,
-            offered_mib: largest_mib.unwrap_or(0),
-        });
+        if compute_milli > 1000 {
+            return Err(Refusal::Compute { asked_milli: compute_milli, offered_milli: 1000 });
+        }
+        let sizes = geometry.profiles.iter().map(|profile| model.instance_memory_mib(profile));
+        let offered_mib = sizes.max().unwrap_or(0);
+        return Err(Refusal::GpuMemory { asked_mib: memory_mib, offered_mib });
     };
     let placed = enough.iter().find_map(|(profile, _)| {
         let start = mig_start(geometry, &layout, *profile)?;

@@ -41,8 +41,16 @@ struct Column {
     scores: Scores,
     /// Times from which each node could hold the demand, negated; filled for heads of the queue.
     starts: Scores,
-    /// Whether an idle fleet could hold one member, once it has been asked.
-    ever: Option<Result<(), Refusal>>,
+    /// What an idle fleet could hold, once it has been asked.
+    idle: Option<Idle>,
+}
+
+/// Members that an idle fleet could hold; counted no further than asked.
+struct Idle {
+    counted_to: u32,
+    members: u32,
+    /// What the nearest node lacks for the first member, if there is no room for any.
+    nearest: Option<Refusal>,
 }
 
 /// One number per node, the best of them, and how far the log of changes has been followed.
@@ -101,7 +109,7 @@ impl Memo {
             key,
             scores: Scores::default(),
             starts: Scores::default(),
-            ever: None,
+            idle: None,
         });
         id
     }
@@ -159,17 +167,20 @@ impl Memo {
         Ok(&self.picks)
     }
 
-    /// The `count` nodes that can hold the demand soonest, with the time of the last of them.
-    pub(crate) fn soonest(&mut self, column: ColumnId, count: usize) -> Option<(u64, Vec<NodeId>)> {
+    /// When `members` can start and on which nodes (ascending), if all leave in time: one node per
+    /// member where there are enough nodes.
+    pub(crate) fn soonest(&mut self, column: ColumnId, members: u32) -> Option<(u64, Vec<NodeId>)> {
         self.catch_up_starts(column);
+        let count = members as usize;
         let values = self.columns[column.0].starts.values.iter();
         let mut starts: Vec<_> = values
             .zip(0u32..)
             .filter(|(start, _)| **start != i64::MIN)
             .map(|(start, id)| (start.unsigned_abs(), NodeId(id)))
             .collect();
-        if count == 0 || starts.len() < count {
-            return None;
+        if starts.len() < count {
+            starts.sort_unstable_by_key(|(_, id)| *id);
+            return self.soonest_crowded(column, members, &starts);
         }
         starts.select_nth_unstable(count - 1);
         starts.truncate(count);
@@ -179,29 +190,48 @@ impl Memo {
         Some((last, nodes))
     }
 
-    /// Whether the demand could be held by the nearest node if the fleet were idle.
-    pub(crate) fn ever(&mut self, column: ColumnId) -> Result<(), Refusal> {
-        if self.columns[column.0].ever.is_none() {
-            let verdict = self.ever_now(column);
-            self.columns[column.0].ever = Some(verdict);
-        }
-        self.columns[column.0].ever.clone().unwrap_or(Ok(()))
+    /// As [`Memo::soonest`] for more members than there are nodes that can hold any.
+    fn soonest_crowded(
+        &mut self,
+        column: ColumnId,
+        members: u32,
+        starts: &[(u64, NodeId)],
+    ) -> Option<(u64, Vec<NodeId>)> {
+        let Self { fleet, scorer, columns, picks, .. } = self;
+        let key = &columns[column.0].key;
+        let able: Vec<_> = starts.iter().map(|(_, id)| (*id, &fleet.nodes()[id.index()])).collect();
+        backfill::gang_start_ms(&able, members, |id, node, most| {
+            room(scorer, id, node, key, most, picks).0
+        })
     }
 
-    fn ever_now(&mut self, column: ColumnId) -> Result<(), Refusal> {
-        let key = &self.columns[column.0].key;
-        let mut nearest: Option<Refusal> = None;
-        for (id, node) in (0u32..).map(NodeId).zip(self.fleet.nodes()) {
-            match self.scorer.seat(id, &node.emptied(), key, &mut self.picks) {
-                Ok(_) => return Ok(()),
-                Err(refusal) => {
-                    if nearest.as_ref().is_none_or(|seen| refusal.nearness() > seen.nearness()) {
-                        nearest = Some(refusal);
-                    }
-                }
+    /// Members, up to `members`, that an idle fleet could hold; and if none, what the nearest node
+    /// lacks.
+    pub(crate) fn idle_room(&mut self, column: ColumnId, members: u32) -> (u32, Option<Refusal>) {
+        if let Some(known) = &self.columns[column.0].idle {
+            if members <= known.counted_to || known.members < known.counted_to {
+                return (known.members, known.nearest.clone());
             }
         }
-        nearest.map_or(Ok(()), Err)
+        let Self { fleet, scorer, columns, picks, .. } = self;
+        let Column { key, idle, .. } = &mut columns[column.0];
+        let mut found = Idle { counted_to: members, members: 0, nearest: None };
+        for (id, node) in fleet.indexed() {
+            let wanted = members - found.members;
+            let (here, refusal) = room(scorer, id, &node.emptied(), key, wanted, picks);
+            found.members += here;
+            if let Some(refusal) = refusal {
+                if found.nearest.as_ref().is_none_or(|seen| refusal.nearness() > seen.nearness()) {
+                    found.nearest = Some(refusal);
+                }
+            }
+            if found.members >= members {
+                break;
+            }
+        }
+        let answer = (found.members, found.nearest.clone());
+        *idle = Some(found);
+        answer
     }
 
     /// Seats one member on the working copy.
@@ -260,7 +290,7 @@ impl Memo {
         starts.follow(changes, *forgotten, nodes.len(), |id| {
             let fits = |node: &Node| scorer.seat(id, node, key, picks).is_ok();
             let start = backfill::earliest_ms(&nodes[id.index()], fits);
-            start.and_then(|ms| i64::try_from(ms).ok()).map_or(i64::MIN, |ms| -ms)
+            start.map_or(i64::MIN, |ms| -i64::try_from(ms).unwrap_or(i64::MAX))
         });
     }
 
@@ -327,6 +357,33 @@ impl Scores {
             }
         }
     }
+}
+
+/// Members, up to `most`, that a node could hold beside its residents, and why not one more.
+fn room(
+    scorer: &mut Scorer,
+    id: NodeId,
+    node: &Node,
+    key: &Key,
+    most: u32,
+    picks: &mut Vec<Pick>,
+) -> (u32, Option<Refusal>) {
+    let mut node = node.clone();
+    let workload = key.stand_in();
+    for held in 0..most {
+        if let Err(refusal) = scorer.seat(id, &node, key, picks) {
+            return (held, Some(refusal));
+        }
+        let shares = picks.iter().map(|pick| (pick.gpu, pick.share)).collect();
+        for pick in picks.iter() {
+            // The GPU is idle if its mode is another one: `seat` has seen to that.
+            let _ = node.set_mode(pick.gpu, pick.mode);
+        }
+        if let Err(refusal) = node.admit(&workload, &Seat { node: id, shares }, u64::MAX) {
+            return (held, Some(refusal));
+        }
+    }
+    (most, None)
 }
 
 /// Nodes whose fingerprints differ. Whole blocks are compared first: nearly all are equal.

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use model::{MixShape, ModelSet, Workload};
+use model::{MixShape, ModelSet, Snapshot, Workload};
 
 /// Share of all workloads that the kept shapes must cover (Weng et al., USENIX ATC'23, artifact).
 const COVERAGE: f64 = 0.95;
@@ -42,6 +42,13 @@ pub fn of<'a>(workloads: impl Iterator<Item = &'a Workload>) -> Vec<MixShape> {
             weight: weigh(count),
         })
         .collect()
+}
+
+/// The mix of everything that waits or runs.
+pub fn of_snapshot(snapshot: &Snapshot) -> Vec<MixShape> {
+    let waiting = snapshot.waiting().values();
+    let running = snapshot.running().values().map(|running| &running.workload);
+    of(waiting.chain(running).map(AsRef::as_ref))
 }
 
 fn shape(workload: &Workload) -> (u64, u32, u32, String) {

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use model::{
-    Action, GpuId, NodeId, Placement, Plan, Policy, Reason, Refusal, Seat, SharingMode, Snapshot,
+    Action, GpuId, MixShape, NodeId, Placement, Plan, Policy, Reason, Refusal, Seat, SharingMode, Snapshot,
     Step, Usage, Workload, WorkloadId,
 };
 
@@ -19,14 +19,19 @@ use crate::placement::Scorer;
 /// Plans cycle after cycle under one policy. What it remembers makes it faster, never different.
 pub struct Planner {
     policy: Policy,
+    /// The mix read off the last snapshot, where the policy brings none.
+    observed: Vec<MixShape>,
     memo: Option<Memo>,
 }
 
 /// A workload's members on the working copy of the fleet.
+#[derive(Default)]
 struct Tentative {
     steps: Vec<Step>,
     seats: Vec<Seat>,
     score: i64,
+    /// What the shares count for their owner.
+    gpu_milli: u64,
     /// Modes before the change, to be set back if the gang does not fit.
     changed: Vec<(GpuId, SharingMode)>,
 }
@@ -34,7 +39,7 @@ struct Tentative {
 impl Planner {
     /// A planner that has seen nothing yet.
     pub fn new(policy: Policy) -> Self {
-        Self { policy, memo: None }
+        Self { policy, observed: Vec::new(), memo: None }
     }
 
     /// The policy.
@@ -59,25 +64,27 @@ impl Planner {
         plan
     }
 
+    /// What is remembered of this fleet and this mix, brought up to date; or a fresh start.
     fn recall(&mut self, snapshot: &Snapshot) -> Memo {
+        let observed = match self.policy.mix.is_empty() {
+            true => mix::of_snapshot(snapshot),
+            false => Vec::new(),
+        };
         if let Some(mut memo) = self.memo.take() {
-            if memo.is_of(snapshot) {
+            if memo.is_of(snapshot) && self.observed == observed {
                 memo.follow(snapshot);
                 memo.bound();
                 return memo;
             }
         }
-        let observed = match self.policy.mix.as_slice() {
-            [] => {
-                let waiting = snapshot.waiting().values();
-                let running = snapshot.running().values().map(|running| &running.workload);
-                mix::of(waiting.chain(running).map(Arc::as_ref))
-            }
-            given => given.to_vec(),
-        };
-        Memo::new(Scorer::new(&self.policy, &observed, snapshot.fleet()), snapshot)
+        self.observed = observed;
+        let mix = if self.policy.mix.is_empty() { &self.observed } else { &self.policy.mix };
+        Memo::new(Scorer::new(&self.policy, mix, snapshot.fleet()), snapshot)
     }
 }
+
+/// Largest gang; a larger one is refused for good, which bounds the work on one workload.
+const MEMBERS_MAX: u32 = 65_536;
 
 /// One pass over the queue.
 struct Cycle<'a> {
@@ -96,12 +103,17 @@ struct Cycle<'a> {
 impl Cycle<'_> {
     fn run(mut self) -> Plan {
         let mut plan = Plan { at_ms: self.snapshot.now_ms, ..Plan::default() };
-        for _ in 0..self.policy.depth.max(1) {
+        let mut looked_at = 0;
+        while looked_at < self.policy.depth.max(1) {
             let Some(id) = self.queue.next() else { break };
             let Some(workload) = self.snapshot.waiting().get(&id).cloned() else { continue };
             match self.try_start(&workload) {
-                Ok(steps) => plan.steps.extend(steps),
+                Ok(steps) => {
+                    looked_at += 1;
+                    plan.steps.extend(steps);
+                }
                 Err(refusal) => {
+                    looked_at += u32::from(!refusal.is_of_limits());
                     plan.waiting.insert(id, refusal);
                 }
             }
@@ -112,16 +124,21 @@ impl Cycle<'_> {
     fn try_start(&mut self, workload: &Arc<Workload>) -> Result<Vec<Step>, Refusal> {
         self.within_limits(workload)?;
         self.promise_to_head();
-        if let (Some(promise), false) = (&self.promise, self.policy.backfill) {
-            return Err(kept(promise));
+        if let (Some(head), false) = (&self.head, self.policy.backfill) {
+            let until_ms = self.promise.as_ref().map_or(u64::MAX, |promise| promise.starts_ms);
+            return Err(Refusal::KeptForHead { head: head.id, until_ms });
         }
         let columns = self.memo.columns(workload);
-        let until_ms = self.end_ms(workload);
-        match self.seat_all(workload, &columns, until_ms) {
+        if workload.members > 1 {
+            self.ever(workload, &columns)?;
+        }
+        let seated = self.seat_all(workload, &columns, self.end_ms(workload));
+        match seated.and_then(|tentative| self.within_quota(workload, tentative)) {
             Ok(tentative) => Ok(self.start(workload, tentative)),
+            Err(refusal) if refusal.is_of_limits() => Err(refusal),
             Err(refusal) => {
-                let refusal = self.never(workload, &columns).map_or(refusal, |never| never);
-                if self.head.is_none() && !refusal.is_never() {
+                self.ever(workload, &columns)?;
+                if self.head.is_none() {
                     self.head = Some(Arc::clone(workload));
                 }
                 Err(refusal)
@@ -131,14 +148,8 @@ impl Cycle<'_> {
 
     /// Limits that have nothing to do with the fleet: quota and array.
     fn within_limits(&self, workload: &Workload) -> Result<(), Refusal> {
-        let asked_milli = workload.demand.gpu_milli() * u64::from(workload.members.max(1));
-        let used_milli = self.queue.usage(&workload.owner).gpu_milli;
-        if let Some(limit_milli) = self.policy.quota(&workload.owner).gpu_milli_max {
-            if asked_milli > 0 && used_milli + asked_milli > limit_milli {
-                let owner = workload.owner.as_str().into();
-                return Err(Refusal::Quota { owner, asked_milli, used_milli, limit_milli });
-            }
-        }
+        let members = u64::from(workload.members.max(1));
+        self.quota(workload, workload.demand.gpu_milli().saturating_mul(members))?;
         if let Some(member) = workload.array {
             let here = self.arrays.iter().find(|(array, _)| *array == member.array);
             let running =
@@ -150,6 +161,34 @@ impl Cycle<'_> {
         Ok(())
     }
 
+    /// Whether the owner may use so much more.
+    fn quota(&self, workload: &Workload, asked_milli: u64) -> Result<(), Refusal> {
+        let used_milli = self.queue.usage(&workload.owner).gpu_milli;
+        match self.policy.quota(&workload.owner).gpu_milli_max {
+            Some(limit_milli)
+                if asked_milli > 0 && used_milli.saturating_add(asked_milli) > limit_milli =>
+            {
+                let owner = workload.owner.as_str().into();
+                Err(Refusal::Quota { owner, asked_milli, used_milli, limit_milli })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The quota once more, now that the seats and so the shares' true sizes are known: a profile
+    /// or an amount of memory says little before.
+    fn within_quota(
+        &mut self,
+        workload: &Workload,
+        tentative: Tentative,
+    ) -> Result<Tentative, Refusal> {
+        let verdict = self.quota(workload, tentative.gpu_milli);
+        if verdict.is_err() {
+            self.undo(workload.id, &tentative);
+        }
+        verdict.map(|()| tentative)
+    }
+
     /// Seats every member on the working copy, or none.
     fn seat_all(
         &mut self,
@@ -157,8 +196,7 @@ impl Cycle<'_> {
         columns: &[ColumnId],
         until_ms: u64,
     ) -> Result<Tentative, Refusal> {
-        let mut tentative =
-            Tentative { steps: Vec::new(), seats: Vec::new(), score: 0, changed: Vec::new() };
+        let mut tentative = Tentative::default();
         let members = workload.members.max(1);
         for placed in 0..members {
             let seated = self.seat_one(workload, columns, until_ms, &mut tentative);
@@ -185,7 +223,9 @@ impl Cycle<'_> {
         let picks = self.memo.picks(column, node)?.to_vec();
         for pick in &picks {
             let gpu = GpuId { node, index: pick.gpu };
-            let before = self.memo.nodes()[node.index()].gpus()[usize::from(pick.gpu)].mode();
+            let found = &self.memo.nodes()[node.index()].gpus()[usize::from(pick.gpu)];
+            let before = found.mode();
+            tentative.gpu_milli += u64::from(found.share_milli(pick.mode, pick.share));
             if before != pick.mode {
                 self.memo.set_mode(gpu, pick.mode)?;
                 tentative.changed.push((gpu, before));
@@ -249,12 +289,9 @@ impl Cycle<'_> {
 
     /// Puts the finished seats into the plan's terms and counts them.
     fn start(&mut self, workload: &Workload, tentative: Tentative) -> Vec<Step> {
-        let Tentative { mut steps, seats, score, .. } = tentative;
-        let members = seats.len() as u64;
-        let usage = Usage {
-            gpu_milli: workload.demand.gpu_milli() * members,
-            cpu_milli: workload.demand.cpu_milli * members,
-        };
+        let Tentative { mut steps, seats, score, gpu_milli, .. } = tentative;
+        let cpu_milli = workload.demand.cpu_milli * seats.len() as u64;
+        let usage = Usage { gpu_milli, cpu_milli };
         self.queue.charge(&workload.owner, usage);
         if let Some(member) = workload.array {
             match self.arrays.iter_mut().find(|(array, _)| *array == member.array) {
@@ -285,22 +322,37 @@ impl Cycle<'_> {
         }
     }
 
-    /// The refusal that says so, if not even an idle fleet could hold one member.
-    fn never(&mut self, workload: &Workload, columns: &[ColumnId]) -> Option<Refusal> {
-        let mut nearest = None;
+    /// Whether an idle fleet could hold the workload; a refusal that says so if not.
+    ///
+    /// A gang may use all of its alternatives at once; their rooms are added up, so that a gang is
+    /// called impossible only if it surely is.
+    fn ever(&mut self, workload: &Workload, columns: &[ColumnId]) -> Result<(), Refusal> {
+        let members = workload.members.max(1);
+        let mut offered = 0u32;
+        let mut nearest: Option<Refusal> = None;
         for column in columns {
-            match self.memo.ever(*column) {
-                Ok(()) => return None,
-                Err(refusal) => nearest = Some(refusal),
-            }
+            let (room, lacks) = self.memo.idle_room(*column, members.min(MEMBERS_MAX));
+            offered = offered.saturating_add(room);
+            let nearer = |seen: &Refusal, next: &Refusal| next.nearness() > seen.nearness();
+            nearest = match (nearest, lacks) {
+                (Some(seen), Some(next)) if nearer(&seen, &next) => Some(next),
+                (None, next) => next,
+                (seen, _) => seen,
+            };
         }
-        debug_assert!(workload.members > 0);
-        nearest.map(|because| Refusal::Never { because: Box::new(because) })
+        if offered >= members {
+            return Ok(());
+        }
+        let mut because = Box::new(nearest.unwrap_or(Refusal::BeyondDepth { depth: MEMBERS_MAX }));
+        if members > 1 {
+            because = Box::new(Refusal::Gang { asked: members, offered, because });
+        }
+        Err(Refusal::Never { because })
     }
 
     fn promise_to_head(&mut self) {
         let (Some(head), None) = (self.head.clone(), &self.promise) else { return };
-        let members = head.members.max(1) as usize;
+        let members = head.members.max(1);
         let columns = self.memo.columns(&head);
         let offers = columns.iter().filter_map(|column| self.memo.soonest(*column, members));
         self.promise = offers.min().map(|(starts_ms, nodes)| Promise {

@@ -1,1 +1,40 @@
-//! stub
+//! Text in, model out: every file that hotpot reads becomes a value of `model` here, or a
+//! [`ReadError`] that names the file, the line and the way out.
+//!
+//! Traces (CSV), sbatch scripts, and fleet, workload and policy files (TOML or YAML; both take the
+//! same path through one tree with positions). All readers take a [`Source`], which has the text of
+//! one file. Nothing here decides, keeps time or writes.
+#![forbid(unsafe_code)]
+
+pub mod array;
+mod decimal;
+mod demand;
+mod directives;
+mod error;
+pub mod fleet;
+mod gpu_options;
+mod gres;
+mod keys;
+mod names;
+mod near;
+pub mod openb;
+mod options;
+pub mod philly;
+pub mod policy;
+pub mod quantity;
+pub mod sbatch;
+mod table;
+mod text;
+pub mod throughput;
+pub mod trace;
+mod tree;
+pub mod workloads;
+mod yaml;
+
+pub use error::{Complaint, Excerpt, ReadError};
+pub use text::{SIZE_MAX_BYTES, Source};
+pub use trace::{Reading, TraceKind, TraceOptions, read_trace};
+
+/// Most workloads that one file may stand for, arrays and copies counted: three times the longest
+/// trace at hand.
+pub const WORKLOADS_MAX: usize = 250_000;

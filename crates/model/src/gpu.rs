@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::id::{ModelId, WorkloadId};
-use crate::mig::{MigGeometry, MigLayout};
+use crate::mig::{MigGeometry, MigLayout, MigProfile};
 use crate::refusal::Refusal;
 use crate::sharing::{ModeSet, Share, SharingKind, SharingMode};
 use crate::workload::Class;
@@ -29,6 +29,16 @@ pub struct GpuModel {
     pub modes: ModeSet,
     /// Instance profiles, if the model has MIG.
     pub mig: Option<MigGeometry>,
+}
+
+impl GpuModel {
+    /// Device memory of an instance of a MIG profile: what the table says, but no more than the
+    /// instance's slices of what the driver leaves.
+    pub fn instance_memory_mib(&self, profile: &MigProfile) -> u64 {
+        let slices = self.mig.as_ref().map_or(1, |geometry| geometry.memory_slices.max(1));
+        let part = self.memory_mib * u64::from(profile.memory_slices) / u64::from(slices);
+        profile.memory_mib.min(part)
+    }
 }
 
 /// One workload's hold on one GPU.
@@ -131,6 +141,20 @@ impl Gpu {
             0 => self.free_milli_after(mode, share),
             _ => self.least_milli(WHOLE_MILLI, self.memory_free_mib.saturating_sub(memory_mib)),
         }
+    }
+
+    /// What a share counts for its owner, in thousandths of the GPU: the larger of its parts of
+    /// compute and of memory.
+    pub fn share_milli(&self, mode: SharingMode, share: Share) -> u32 {
+        let (compute_milli, memory_mib) = self.price(mode, share);
+        let by_memory = match self.model.memory_mib {
+            0 => 0,
+            total => {
+                let milli = memory_mib.saturating_mul(u64::from(WHOLE_MILLI)) / total;
+                milli.min(u64::from(WHOLE_MILLI)) as u32
+            }
+        };
+        compute_milli.max(by_memory)
     }
 
     /// The MIG instances of the present tenants.
@@ -247,7 +271,7 @@ impl Gpu {
     fn least_milli(&self, compute_milli: u32, memory_mib: u64) -> u32 {
         let by_memory = match self.model.memory_mib {
             0 => WHOLE_MILLI,
-            total => (memory_mib * u64::from(WHOLE_MILLI) / total) as u32,
+            total => (memory_mib.saturating_mul(u64::from(WHOLE_MILLI)) / total) as u32,
         };
         compute_milli.min(by_memory)
     }
@@ -256,8 +280,8 @@ impl Gpu {
         let (mut compute, mut memory) = (0, 0);
         for tenant in &self.tenants {
             let (compute_milli, memory_mib) = self.price(self.mode, tenant.share);
-            compute += compute_milli;
-            memory += memory_mib;
+            compute = u32::saturating_add(compute, compute_milli);
+            memory = u64::saturating_add(memory, memory_mib);
         }
         self.compute_free_milli = WHOLE_MILLI.saturating_sub(compute);
         self.memory_free_mib = self.model.memory_mib.saturating_sub(memory);

@@ -42,7 +42,11 @@ impl Node {
         let mut print = Fingerprint::default();
         print.add(cpu_milli).add(memory_mib).add(gpus.len() as u64);
         for gpu in &gpus {
-            print.add(u64::from(gpu.model().id.0));
+            let model = gpu.model();
+            print.add(u64::from(model.id.0)).add(model.memory_mib).add(model.context_mib);
+            gpu.offers().iter().for_each(|kind| {
+                print.add(kind as u64);
+            });
         }
         for byte in name.bytes() {
             print.add(u64::from(byte));
@@ -290,7 +294,7 @@ impl Fleet {
 
     /// All vCPUs of the fleet, in thousandths.
     pub fn cpu_milli(&self) -> u64 {
-        self.nodes.iter().map(Node::cpu_milli).sum()
+        self.nodes.iter().map(Node::cpu_milli).fold(0, u64::saturating_add)
     }
 
     fn change(

@@ -141,6 +141,34 @@ impl Refusal {
         matches!(self, Self::Never { .. })
     }
 
+    /// Whether a rule stands in the way and not the fleet: quota, array limit, or "never".
+    pub fn is_of_limits(&self) -> bool {
+        matches!(self, Self::Quota { .. } | Self::ArrayLimit { .. } | Self::Never { .. })
+    }
+
+    /// What kind of thing is lacking, in one or two words.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Cpu { .. } => "CPU",
+            Self::NodeMemory { .. } => "memory",
+            Self::GpuModel { .. } => "GPU model",
+            Self::GpuCount { .. } => "GPU count",
+            Self::Occupied { .. } => "GPU occupied",
+            Self::Compute { .. } => "GPU compute",
+            Self::GpuMemory { .. } => "GPU memory",
+            Self::Tenants { .. } => "tenants",
+            Self::Mode { .. } | Self::NoMode { .. } => "sharing mode",
+            Self::MigPlacement { .. } => "MIG placement",
+            Self::MigProfile { .. } => "MIG profile",
+            Self::Quota { .. } => "quota",
+            Self::ArrayLimit { .. } => "array limit",
+            Self::Gang { .. } => "gang",
+            Self::KeptForHead { .. } => "kept for head",
+            Self::BeyondDepth { .. } => "queue depth",
+            Self::Never { .. } => "never",
+        }
+    }
+
     /// How near the refused place came to holding the workload: the greater, the nearer.
     ///
     /// The first part ranks the kinds from "wrong machine" to "a little more would do"; the second

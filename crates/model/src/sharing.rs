@@ -193,7 +193,7 @@ pub enum Share {
     },
     /// A cap on threads and on memory.
     Mps {
-        /// Active-thread share of the GPU, 1 to 1000.
+        /// Active-thread share of the GPU in thousandths; 0 means uncapped, nothing is booked.
         compute_milli: u32,
         /// Device memory limit, context included.
         memory_mib: u64,

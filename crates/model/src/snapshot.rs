@@ -22,7 +22,7 @@ pub struct Running {
     pub seats: Vec<Seat>,
     /// When it started.
     pub since_ms: u64,
-    /// What it took from the fleet.
+    /// What it counts for its owner; see [`Gpu::share_milli`].
     pub usage: Usage,
 }
 
@@ -71,7 +71,7 @@ impl Snapshot {
         self.capacity
     }
 
-    /// What running workloads hold of the fleet.
+    /// What running workloads hold of the fleet; of each GPU, what [`Gpu::free_milli`] lacks.
     pub fn used(&self) -> Usage {
         self.used
     }
@@ -101,8 +101,12 @@ impl Snapshot {
         self.arrays.get(&array).copied().unwrap_or(0)
     }
 
-    /// Adds a workload to the queue; one with the same id that waits already is replaced.
+    /// Adds a workload to the queue. One with the same id that waits already is replaced; one that
+    /// runs already stays as it is.
     pub fn submit(&mut self, workload: Arc<Workload>) {
+        if self.running.contains_key(&workload.id) {
+            return;
+        }
         self.withdraw(workload.id);
         let lane = (Reverse(workload.priority), workload.owner.clone());
         self.lanes.entry(lane).or_default().insert((workload.submitted_ms, workload.id));
@@ -148,10 +152,12 @@ impl Snapshot {
         }
         self.withdraw(id);
         let usage = Usage {
-            gpu_milli: before - self.free_milli(seats),
+            gpu_milli: self.share_milli(seats),
             cpu_milli: workload.demand.cpu_milli * seats.len() as u64,
         };
         self.count(&workload, usage, true);
+        self.used.gpu_milli += before - self.free_milli(seats);
+        self.used.cpu_milli += usage.cpu_milli;
         let seats = seats.to_vec();
         self.running.insert(id, Running { workload, seats, since_ms: self.now_ms, usage });
         Ok(())
@@ -160,8 +166,11 @@ impl Snapshot {
     /// Takes a running workload off the fleet; `None` if it does not run.
     pub fn finish(&mut self, id: WorkloadId) -> Option<Running> {
         let running = self.running.remove(&id)?;
+        let before = self.free_milli(&running.seats);
         self.evict(id, &running.seats);
         self.count(&running.workload, running.usage, false);
+        self.used.gpu_milli -= self.free_milli(&running.seats) - before;
+        self.used.cpu_milli -= running.usage.cpu_milli;
         Some(running)
     }
 
@@ -176,14 +185,25 @@ impl Snapshot {
             *total = if add { *total + part } else { total.saturating_sub(part) };
         };
         let of_owner = self.usage.entry(workload.owner.clone()).or_default();
-        for total in [&mut self.used, of_owner] {
-            change(&mut total.gpu_milli, usage.gpu_milli);
-            change(&mut total.cpu_milli, usage.cpu_milli);
-        }
+        change(&mut of_owner.gpu_milli, usage.gpu_milli);
+        change(&mut of_owner.cpu_milli, usage.cpu_milli);
         if let Some(member) = workload.array {
             let running = self.arrays.entry(member.array).or_default();
             *running = if add { *running + 1 } else { running.saturating_sub(1) };
         }
+    }
+
+    /// What the shares of the seats count for their owner, in thousandths of GPUs.
+    fn share_milli(&self, seats: &[Seat]) -> u64 {
+        let of_share = |seat: &Seat, index: u8, share| {
+            let gpu = self.fleet.node(seat.node)?.gpus().get(usize::from(index))?;
+            Some(u64::from(gpu.share_milli(gpu.mode(), share)))
+        };
+        let of_seat = |seat: &Seat| -> u64 {
+            let shares = seat.shares.iter();
+            shares.filter_map(|(index, share)| of_share(seat, *index, *share)).sum()
+        };
+        seats.iter().map(of_seat).sum()
     }
 
     /// Thousandths of GPU left on the nodes of the seats, each node counted once.

@@ -12,11 +12,12 @@ mod weighted;
 
 pub use mig::best_start as mig_start;
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use model::{
     Class, Demand, Fleet, GpuAsk, Node, NodeId, Placement, Policy, Refusal, SharingMode,
-    Workload,
+    Owner, Workload, WorkloadId,
 };
 
 use crate::fit::{self, Pick};
@@ -29,6 +30,25 @@ pub(crate) struct Key {
     pub(crate) demand: Demand,
     /// The class where the policy minds it; [`Class::Batch`] otherwise.
     pub(crate) class: Class,
+}
+
+impl Key {
+    /// A workload with this demand, to be seated where nobody looks at who it is.
+    pub(crate) fn stand_in(&self) -> Workload {
+        Workload {
+            id: WorkloadId(u64::MAX),
+            name: String::new(),
+            owner: Owner::new(""),
+            class: self.class,
+            priority: 0,
+            submitted_ms: 0,
+            time_limit_ms: None,
+            demand: self.demand.clone(),
+            members: 1,
+            array: None,
+            latency_target_ms: None,
+        }
+    }
 }
 
 /// A seat under consideration: the node as it is, and the shares that it would give.

@@ -1,0 +1,112 @@
+//! From the arguments to fleets, traces and policies.
+
+use std::path::{Path, PathBuf};
+
+use formats::{Source, TraceOptions};
+use model::{Catalogue, Fleet, Gpu, ModeSet, Node, Placement, Policy, Trace};
+
+use crate::args::FleetChoice;
+use crate::failure::Failure;
+use crate::screen;
+
+/// GPUs of one node of a fleet in a word.
+const NODE_GPUS: u32 = 8;
+/// Most GPUs of a fleet in a word.
+const GPUS_MAX: u32 = 100_000;
+const CPU_MILLI_PER_GPU: u64 = 16_000;
+const MEMORY_MIB_PER_GPU: u64 = 128 * 1024;
+
+/// The fleet that the arguments name, or the one that belongs to the trace.
+pub(crate) fn fleet(choice: &FleetChoice, trace: &Path) -> Result<Fleet, Failure> {
+    let mut catalogue =
+        Catalogue::shipped().map_err(|error| Failure::Usage(error.to_string()))?;
+    if let Some(words) = &choice.gpus {
+        return uniform(words, &catalogue);
+    }
+    let path = match &choice.fleet {
+        Some(path) => path.clone(),
+        None => beside(trace).ok_or_else(|| {
+            Failure::Usage(
+                "no fleet given; name one with --fleet FILE, or with --gpus MODEL:COUNT such as \
+                 --gpus a100-80gb:16"
+                    .to_string(),
+            )
+        })?,
+    };
+    Ok(formats::fleet::open(&path, &mut catalogue)?)
+}
+
+/// The node list that lies beside an openb task list.
+fn beside(trace: &Path) -> Option<PathBuf> {
+    let name = trace.file_name()?.to_str()?;
+    if !name.starts_with("openb_pod_list") {
+        return None;
+    }
+    let names = ["openb_node_list_gpu_node.csv", "openb_node_list_gpu_node.csv.gz"];
+    let path = names.iter().map(|name| trace.with_file_name(name)).find(|path| path.exists())?;
+    screen::note(&format!("fleet: {}", path.display()));
+    Some(path)
+}
+
+/// `a100-80gb:20` as nodes of eight GPUs, the last one with the rest.
+fn uniform(words: &str, catalogue: &Catalogue) -> Result<Fleet, Failure> {
+    let usage = |what: &str| {
+        Failure::Usage(format!("--gpus {words}: {what}; write MODEL:COUNT such as a100-80gb:16"))
+    };
+    let (name, count) = words.split_once(':').ok_or_else(|| usage("has no count"))?;
+    let count: u32 = count.parse().map_err(|_| usage("the count is not a number"))?;
+    if count == 0 || count > GPUS_MAX {
+        return Err(usage(&format!("the count must be 1 to {GPUS_MAX}")));
+    }
+    let model = catalogue.get(name).ok_or_else(|| {
+        let known: Vec<&str> = catalogue.iter().map(|model| model.name.as_str()).collect();
+        usage(&format!("unknown GPU model; known are {}", known.join(", ")))
+    })?;
+    let node = |first: u32| {
+        let here = NODE_GPUS.min(count - first);
+        let gpu = Gpu::idle(model.clone(), ModeSet::ALL);
+        let (cpu, memory) = (u64::from(here) * CPU_MILLI_PER_GPU, u64::from(here) * MEMORY_MIB_PER_GPU);
+        Node::idle(format!("node{}", first / NODE_GPUS), cpu, memory, vec![gpu; here as usize])
+    };
+    Ok(Fleet::new((0..count).step_by(NODE_GPUS as usize).map(node).collect()))
+}
+
+/// The trace in a file, whatever its kind; says what was ignored.
+pub(crate) fn trace(path: &Path, throughputs: Option<&Path>) -> Result<Trace, Failure> {
+    let mut options = TraceOptions::default();
+    if let Some(path) = throughputs {
+        options.throughputs = Some(path.to_path_buf());
+    }
+    let reading = formats::read_trace(path, &options)?;
+    for note in &reading.notes {
+        screen::note(&format!("{}: {note}", path.display()));
+    }
+    Ok(reading.trace)
+}
+
+/// The policy of a file, or the default; its placement replaced by the named one.
+pub(crate) fn policy(
+    file: Option<&Path>,
+    placement: Option<&str>,
+    seed: u64,
+) -> Result<Policy, Failure> {
+    let mut policy = match file {
+        Some(path) => formats::policy::read(&Source::open(path)?)?,
+        None => Policy::new(Placement::Hotpot),
+    };
+    if let Some(name) = placement {
+        // The weights of a policy file hold for its own placement.
+        if policy.placement.name() != name {
+            policy.placement = Placement::parse(name).ok_or_else(|| {
+                Failure::Usage(format!(
+                    "no policy `{name}`; there are {}",
+                    Placement::NAMES.join(", ")
+                ))
+            })?;
+        }
+        if let Placement::Random { seed: of_policy } = &mut policy.placement {
+            *of_policy = seed;
+        }
+    }
+    Ok(policy)
+}

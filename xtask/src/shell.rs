@@ -1,0 +1,34 @@
+//! Running other programs, with a line that says which.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Verdict;
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// Runs `cargo` in the root.
+pub(crate) fn cargo(args: &[&str]) -> Verdict {
+    cargo_with(args, &[])
+}
+
+/// As [`cargo`], with environment variables.
+pub(crate) fn cargo_with(args: &[&str], variables: &[(&str, &str)]) -> Verdict {
+    println!("$ cargo {}", args.join(" "));
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string());
+    let mut command = Command::new(cargo);
+    command.args(args).current_dir(root()).envs(variables.iter().copied());
+    let status = command.status().map_err(|error| format!("cannot run cargo: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("cargo {} failed", args.join(" "))) }
+}
+
+/// Runs this command again, compiled with optimisation.
+pub(crate) fn again_in_release(args: &[String]) -> Verdict {
+    let mut words = vec!["run", "--quiet", "--release", "--package", "xtask", "--"];
+    words.extend(args.iter().map(String::as_str));
+    cargo(&words)
+}
