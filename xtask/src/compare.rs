@@ -18,7 +18,10 @@ const TUNED_ON: usize = 3;
 pub(crate) fn run(quick: bool) -> Verdict {
     let folder = openb::folder_or_why()?;
     let seeds: Vec<u64> = SEEDS.take(if quick { TUNED_ON } else { usize::MAX }).collect();
-    println!("allocation of hotpot less that of fgd, mean of {} seeds, points of GPU capacity", seeds.len());
+    println!(
+        "allocation of hotpot less that of fgd, mean of {} seeds, points of GPU capacity",
+        seeds.len()
+    );
     println!("(constants were chosen on seeds 42 to 44)\n");
     print!("{:<12}", "workload");
     for percent in POINTS {
@@ -28,8 +31,10 @@ pub(crate) fn run(quick: bool) -> Verdict {
     let mut complaints = Vec::new();
     for workload in WORKLOADS {
         let experiment = Experiment::read(&folder, workload)?;
-        let jobs: Vec<(&str, u64)> =
-            ["fgd", "hotpot"].iter().flat_map(|policy| seeds.iter().map(|seed| (*policy, *seed))).collect();
+        let jobs: Vec<(&str, u64)> = ["fgd", "hotpot"]
+            .iter()
+            .flat_map(|policy| seeds.iter().map(|seed| (*policy, *seed)))
+            .collect();
         let outcomes = openb::in_parallel(&jobs, |(policy, seed)| {
             replay(&experiment, policy, *seed, &mut ())
         })?;

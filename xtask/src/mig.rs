@@ -29,7 +29,7 @@ const LOADS: [(&str, Load); 4] = [
     ("steady state, 110 % asked", Load::Steady(110)),
 ];
 /// GPUs and requests of the small fleets.
-const SMALL: [(u64, usize); 3] = [(2, 10), (3, 15), (4, 20)];
+const SMALL: [(u64, usize); 4] = [(2, 8), (3, 10), (4, 12), (4, 20)];
 
 pub(crate) fn run() -> Verdict {
     println!("{}", table()?);
@@ -45,7 +45,12 @@ pub(crate) fn table() -> Result<String, String> {
 }
 
 fn large(text: &mut String) -> std::fmt::Result {
-    writeln!(text, "{GPUS} A100-80GB, seeds {} to {}: mean ± standard deviation", SEEDS.start(), SEEDS.end())?;
+    writeln!(
+        text,
+        "{GPUS} A100-80GB, seeds {} to {}: mean ± standard deviation",
+        SEEDS.start(),
+        SEEDS.end()
+    )?;
     writeln!(text, "accepted: % of requests; held: % of the fleet's compute and memory slices")?;
     for (title, load) in LOADS {
         write!(text, "\n{title:<26}")?;
@@ -81,9 +86,15 @@ fn spread(outcomes: &[Outcome]) -> String {
 
 fn small(text: &mut String) -> Result<(), String> {
     let words = |error: std::fmt::Error| error.to_string();
-    writeln!(text, "\nsmall fleets, seeds {} to {}: accepted in % of the exact optimum", SEEDS.start(), SEEDS.end())
+    writeln!(
+        text,
+        "\nsmall fleets, seeds {} to {}: accepted in % of the exact optimum",
+        SEEDS.start(),
+        SEEDS.end()
+    )
+    .map_err(words)?;
+    writeln!(text, "(the optimum sees all requests at once and may leave any out)\n")
         .map_err(words)?;
-    writeln!(text, "(the optimum sees all requests at once and may leave any out)\n").map_err(words)?;
     write!(text, "{:<16} {:>5} {:>9}", "mix", "GPUs", "requests").map_err(words)?;
     for goal in ["requests", "slices"] {
         for rule in [Rule::FirstFit, Rule::Hotpot] {

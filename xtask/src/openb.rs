@@ -65,9 +65,11 @@ impl Experiment {
         tasks.arrivals.sort_by_key(|arrival| arrival.workload.id);
         let source = open("openb_node_list_gpu_node.csv.gz")?;
         let nodes = openb::node_rows(&source).map_err(|error| error.to_string())?;
-        let orders = columns(open(&format!("order/arrival_{workload}.csv.gz"))?.text(), 0, |_| true);
+        let orders =
+            columns(open(&format!("order/arrival_{workload}.csv.gz"))?.text(), 0, |_| true);
         let prefix = format!("{workload},");
-        let ranks = columns(open("order/node_rank.csv.gz")?.text(), 2, |line| line.starts_with(&prefix));
+        let ranks =
+            columns(open("order/node_rank.csv.gz")?.text(), 2, |line| line.starts_with(&prefix));
         let mix = engine::mix::of(tasks.arrivals.iter().map(|arrival| &arrival.workload));
         Ok(Self { tasks, nodes, mix, orders, ranks })
     }

@@ -38,8 +38,13 @@ pub(crate) fn run(quick: bool) -> Verdict {
     golden(&folder)?;
     let published = published(&folder)?;
     let workloads = if quick { &WORKLOADS[..1] } else { &WORKLOADS[..] };
-    println!("largest difference to the published curves, in percent points (random: mean of seeds)");
-    println!("{:<12} {:<15} {:>5} {:>10} {:>10}", "workload", "policy", "runs", "allocated", "fragment");
+    println!(
+        "largest difference to the published curves, in percent points (random: mean of seeds)"
+    );
+    println!(
+        "{:<12} {:<15} {:>5} {:>10} {:>10}",
+        "workload", "policy", "runs", "allocated", "fragment"
+    );
     let mut failed = 0;
     for workload in workloads {
         let experiment = Experiment::read(&folder, workload)?;
@@ -52,14 +57,25 @@ pub(crate) fn run(quick: bool) -> Verdict {
                 .collect::<Option<_>>()
                 .ok_or_else(|| format!("no published curve for {workload} {theirs}"))?;
             let (allocated, fragment) = differences(ours, &curves, &theirs);
-            let bound = if ours == "random" { (RANDOM_MAX, f64::MAX) } else { (ALLOCATION_MAX, FRAGMENT_MAX) };
+            let bound = if ours == "random" {
+                (RANDOM_MAX, f64::MAX)
+            } else {
+                (ALLOCATION_MAX, FRAGMENT_MAX)
+            };
             let good = allocated <= bound.0 && fragment <= bound.1;
             failed += usize::from(!good);
             let mark = if good { "" } else { "  TOO FAR" };
-            println!("{workload:<12} {ours:<15} {:>5} {allocated:>10.3} {fragment:>10.3}{mark}", curves.len());
+            println!(
+                "{workload:<12} {ours:<15} {:>5} {allocated:>10.3} {fragment:>10.3}{mark}",
+                curves.len()
+            );
         }
     }
-    if failed == 0 { Ok(()) } else { Err(format!("{failed} curves are too far from the published ones")) }
+    if failed == 0 {
+        Ok(())
+    } else {
+        Err(format!("{failed} curves are too far from the published ones"))
+    }
 }
 
 /// The part that every test run repeats; says so where the traces are absent.
@@ -67,7 +83,9 @@ pub(crate) fn slice() -> Verdict {
     match openb::folder() {
         Some(folder) => golden(&folder),
         None => {
-            println!("skipped: published placements (the full openb traces are not here; HOTPOT_TRACES)");
+            println!(
+                "skipped: published placements (the full openb traces are not here; HOTPOT_TRACES)"
+            );
             Ok(())
         }
     }
@@ -87,7 +105,9 @@ fn golden(folder: &Path) -> Verdict {
         let mut compared = 0;
         for (at, (found, expected)) in found.zip(expected).enumerate() {
             if found != expected {
-                return Err(format!("{ours}: task {at} went to `{found}`, published is `{expected}`"));
+                return Err(format!(
+                    "{ours}: task {at} went to `{found}`, published is `{expected}`"
+                ));
             }
             compared += 1;
         }
@@ -108,14 +128,16 @@ struct PlacementLog {
 impl Observer for PlacementLog {
     fn settled(&mut self, snapshot: &model::Snapshot) {
         let id = model::WorkloadId(self.lines.len() as u64);
-        self.lines.push(match snapshot.running().get(&id).and_then(|running| running.seats.first()) {
-            Some(seat) => {
-                let node = snapshot.fleet().node(seat.node).map_or("?", |node| node.name());
-                let gpus: Vec<_> = seat.shares.iter().map(|(gpu, _)| gpu.to_string()).collect();
-                format!("{node},{}", gpus.join("-"))
-            }
-            None => ",".to_string(),
-        });
+        self.lines.push(
+            match snapshot.running().get(&id).and_then(|running| running.seats.first()) {
+                Some(seat) => {
+                    let node = snapshot.fleet().node(seat.node).map_or("?", |node| node.name());
+                    let gpus: Vec<_> = seat.shares.iter().map(|(gpu, _)| gpu.to_string()).collect();
+                    format!("{node},{}", gpus.join("-"))
+                }
+                None => ",".to_string(),
+            },
+        );
     }
 }
 
@@ -133,7 +155,8 @@ pub(crate) fn replay(
     };
     let policy = Policy { mix: experiment.mix.clone(), ..Policy::new(placement) };
     let (fleet, trace) = (experiment.fleet(seed)?, experiment.arrivals(seed)?);
-    simulator::simulate(&fleet, &trace, policy, Protocol::Fill, watch).map_err(|error| error.to_string())
+    simulator::simulate(&fleet, &trace, policy, Protocol::Fill, watch)
+        .map_err(|error| error.to_string())
 }
 
 fn curve(experiment: &Experiment, policy: &str, seed: u64) -> Result<Curve, String> {
@@ -153,7 +176,8 @@ fn differences(policy: &str, ours: &[Curve], theirs: &[&Curve]) -> (f64, f64) {
     };
     if policy == "random" {
         for percent in theirs[0].keys() {
-            let (ours, theirs) = (mean(ours.iter(), *percent), mean(theirs.iter().copied(), *percent));
+            let (ours, theirs) =
+                (mean(ours.iter(), *percent), mean(theirs.iter().copied(), *percent));
             if let (Some(ours), Some(theirs)) = (ours, theirs) {
                 note(ours, theirs);
             }
@@ -170,7 +194,8 @@ fn differences(policy: &str, ours: &[Curve], theirs: &[&Curve]) -> (f64, f64) {
 
 /// Mean of a point over curves; `None` unless all have it.
 fn mean<'a>(curves: impl Iterator<Item = &'a Curve>, percent: u64) -> Option<(f64, f64)> {
-    let points: Vec<(f64, f64)> = curves.map(|curve| curve.get(&percent).copied()).collect::<Option<_>>()?;
+    let points: Vec<(f64, f64)> =
+        curves.map(|curve| curve.get(&percent).copied()).collect::<Option<_>>()?;
     let count = points.len() as f64;
     let sum = points.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));
     Some((sum.0 / count, sum.1 / count))

@@ -31,14 +31,21 @@ pub(crate) fn run() -> Verdict {
     let mut measure = |label: &str, words: &[String], bound: Bound| {
         let (cpu_s, memory_mib) = usage_of(words)?;
         let good = cpu_s <= bound.cpu_s && memory_mib <= bound.memory_mib;
-        println!("{label:<58} {cpu_s:>8.2} {memory_mib:>9.1}{}", if good { "" } else { "  ABOVE BOUND" });
+        println!(
+            "{label:<58} {cpu_s:>8.2} {memory_mib:>9.1}{}",
+            if good { "" } else { "  ABOVE BOUND" }
+        );
         if !good {
             missed.push(label.to_string());
         }
         Ok::<f64, String>(cpu_s)
     };
     let free = || Bound { cpu_s: f64::MAX, memory_mib: f64::MAX };
-    measure("openb default, fill 130 %, fgd", &fill("fgd"), Bound { cpu_s: 0.35, memory_mib: 30.0 })?;
+    measure(
+        "openb default, fill 130 %, fgd",
+        &fill("fgd"),
+        Bound { cpu_s: 0.35, memory_mib: 30.0 },
+    )?;
     measure("openb default, fill 130 %, hotpot", &fill("hotpot"), Bound { cpu_s: 1.0, ..free() })?;
     let small = synthesize(&folder, 1_000, 10_000)?;
     let large = synthesize(&folder, 10_000, 100_000)?;
@@ -83,7 +90,8 @@ pub(crate) fn one(words: &[&str]) -> Verdict {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|error| error.to_string())?;
-    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    let seconds =
+        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     let cpu_s = seconds(usage.user_time()) + seconds(usage.system_time());
     println!("{cpu_s} {}", usage.max_rss() as f64 / 1024.0);
     Ok(())
@@ -107,11 +115,14 @@ fn synthesize(folder: &Path, nodes: usize, tasks: usize) -> Result<(PathBuf, Pat
     let nodes_path = folder.join(format!("nodes_{nodes}.csv"));
     std::fs::write(&nodes_path, text).map_err(|error| error.to_string())?;
     let task_list = read("openb_pod_list_default.csv.gz")?;
-    let rows: Vec<Vec<&str>> = task_list.text().lines().skip(1).map(|row| row.split(',').collect()).collect();
-    let mut text = String::from("name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n");
+    let rows: Vec<Vec<&str>> =
+        task_list.text().lines().skip(1).map(|row| row.split(',').collect()).collect();
+    let mut text =
+        String::from("name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n");
     let mut state = 1u64;
     let mut uniform = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((state >> 33) as f64 + 0.5) / f64::from(1u32 << 31)
     };
     // A fleet of this kind holds about 7 of these tasks per node; with a mean running time of one
@@ -144,7 +155,8 @@ fn decisions(files: &(PathBuf, PathBuf), policy: &str) -> Verdict {
     simulator::replay(fleet, &trace, policy, Protocol::Timed, &mut watch)
         .map_err(|error| error.to_string())?;
     watch.micros.sort_unstable();
-    let rank = |part: usize| watch.micros[(watch.micros.len() * part / 1000).min(watch.micros.len() - 1)];
+    let rank =
+        |part: usize| watch.micros[(watch.micros.len() * part / 1000).min(watch.micros.len() - 1)];
     println!(
         "    one decision on {} nodes: p50 {} us, p99 {} us, p99.9 {} us",
         rows.len(),

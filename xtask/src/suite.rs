@@ -8,9 +8,20 @@ pub(crate) fn run() -> Verdict {
         shell::cargo(&["fmt", "--all", "--check"])?;
     }
     if component("clippy") {
-        shell::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
+        shell::cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "-D",
+            "warnings",
+        ])?;
     }
-    shell::cargo_with(&["doc", "--workspace", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "-D warnings")])?;
+    shell::cargo_with(
+        &["doc", "--workspace", "--no-deps", "--quiet"],
+        &[("RUSTDOCFLAGS", "-D warnings")],
+    )?;
     shell::cargo(&["test", "--workspace"])?;
     reproduce::slice()
 }

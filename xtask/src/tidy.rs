@@ -17,7 +17,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates without I/O, and the third-party crates that they may use (without `std`).
-const PURE: &[(&str, &[&str])] = &[("model", &["serde", "thiserror"]), ("engine", &["serde", "libm"])];
+const PURE: &[(&str, &[&str])] =
+    &[("model", &["serde", "thiserror"]), ("engine", &["serde", "libm"])];
 
 /// Lines of a source file; tests count.
 const LINES_MAX: usize = 400;
@@ -44,9 +45,13 @@ fn check(root: &Path) -> Vec<String> {
     let mut complaints = Vec::new();
     let architecture = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
     for folder in crate_folders(root) {
-        let name = folder.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        let name =
+            folder.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         if !architecture.contains(&format!("`{}`", relative(root, &folder))) {
-            complaints.push(format!("{name}: ARCHITECTURE.md does not mention `{}`", relative(root, &folder)));
+            complaints.push(format!(
+                "{name}: ARCHITECTURE.md does not mention `{}`",
+                relative(root, &folder)
+            ));
         }
         arrows(&folder, &name, &mut complaints);
         purity(&folder, &name, &mut complaints);
@@ -102,7 +107,11 @@ fn purity(folder: &Path, name: &str, complaints: &mut Vec<String>) {
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         for line in code {
             if outside.iter().any(|word| line.contains(word)) {
-                complaints.push(format!("{}: a pure crate reaches for std: {}", file.display(), line.trim()));
+                complaints.push(format!(
+                    "{}: a pure crate reaches for std: {}",
+                    file.display(),
+                    line.trim()
+                ));
             }
         }
     }
@@ -129,14 +138,16 @@ fn source(root: &Path, file: &Path, complaints: &mut Vec<String>) {
     if lines > LINES_MAX {
         complaints.push(format!("{place}: {lines} lines, more than {LINES_MAX}"));
     }
-    let stem = file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let stem =
+        file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     if EMPTY_NAMES.contains(&stem.as_str()) {
         complaints.push(format!("{place}: the name says nothing"));
     }
 }
 
 fn known_module(file: &Path, architecture: &str, complaints: &mut Vec<String>) {
-    let stem = file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let stem =
+        file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     if stem != "lib" && stem != "mod" && !architecture.contains(&format!("`{stem}`")) {
         complaints.push(format!("engine: ARCHITECTURE.md does not mention the module `{stem}`"));
     }
@@ -214,7 +225,8 @@ mod tests {
 
     #[test]
     fn std_in_a_pure_crate_is_found() {
-        let said = planted("std", "crates/engine/src/lib.rs", "//! Verbs.\n#![forbid(unsafe_code)]\n");
+        let said =
+            planted("std", "crates/engine/src/lib.rs", "//! Verbs.\n#![forbid(unsafe_code)]\n");
         assert_eq!(said, "engine: src/lib.rs lacks #![no_std]");
     }
 

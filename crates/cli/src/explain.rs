@@ -101,9 +101,9 @@ fn summary_lines(text: &mut String, snapshot: &Snapshot, explanation: &Explanati
         }
     }
     for ((_, kind), nodes) in &kinds {
-        let nearest = nodes.iter().max_by_key(|(node, refusal)| {
-            (refusal.nearness(), std::cmp::Reverse(node.node))
-        });
+        let nearest = nodes
+            .iter()
+            .max_by_key(|(node, refusal)| (refusal.nearness(), std::cmp::Reverse(node.node)));
         let Some((node, refusal)) = nearest else { continue };
         let name = words::node(snapshot.fleet(), node.node);
         let _ = writeln!(text, "  {:>6} nodes, {kind}; nearest {name}: {refusal}", nodes.len());

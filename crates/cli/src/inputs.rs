@@ -18,8 +18,7 @@ const MEMORY_MIB_PER_GPU: u64 = 128 * 1024;
 
 /// The fleet that the arguments name, or the one that belongs to the trace.
 pub(crate) fn fleet(choice: &FleetChoice, trace: &Path) -> Result<Fleet, Failure> {
-    let mut catalogue =
-        Catalogue::shipped().map_err(|error| Failure::Usage(error.to_string()))?;
+    let mut catalogue = Catalogue::shipped().map_err(|error| Failure::Usage(error.to_string()))?;
     if let Some(words) = &choice.gpus {
         return uniform(words, &catalogue);
     }
@@ -65,7 +64,8 @@ fn uniform(words: &str, catalogue: &Catalogue) -> Result<Fleet, Failure> {
     let node = |first: u32| {
         let here = NODE_GPUS.min(count - first);
         let gpu = Gpu::idle(model.clone(), ModeSet::ALL);
-        let (cpu, memory) = (u64::from(here) * CPU_MILLI_PER_GPU, u64::from(here) * MEMORY_MIB_PER_GPU);
+        let (cpu, memory) =
+            (u64::from(here) * CPU_MILLI_PER_GPU, u64::from(here) * MEMORY_MIB_PER_GPU);
         Node::idle(format!("node{}", first / NODE_GPUS), cpu, memory, vec![gpu; here as usize])
     };
     Ok(Fleet::new((0..count).step_by(NODE_GPUS as usize).map(node).collect()))

@@ -35,12 +35,15 @@ pub(crate) fn gang_start_ms(
     members: u32,
     mut room: impl FnMut(NodeId, &Node, u32) -> u32,
 ) -> Option<(u64, Vec<NodeId>)> {
-    let mut later: Vec<(NodeId, Node)> = nodes.iter().map(|(id, node)| (*id, (*node).clone())).collect();
+    let mut later: Vec<(NodeId, Node)> =
+        nodes.iter().map(|(id, node)| (*id, (*node).clone())).collect();
     let mut rooms: Vec<u32> = later.iter().map(|(id, node)| room(*id, node, members)).collect();
     let departures: BTreeSet<(u64, usize, WorkloadId)> = later
         .iter()
         .enumerate()
-        .flat_map(|(at, (_, node))| node.residents().iter().map(move |r| (r.until_ms, at, r.workload)))
+        .flat_map(|(at, (_, node))| {
+            node.residents().iter().map(move |r| (r.until_ms, at, r.workload))
+        })
         .collect();
     let mut now_ms = 0;
     let mut departures = departures.into_iter();

@@ -47,7 +47,9 @@ impl fmt::Display for Violation {
             Self::WrongCount(id) => write!(f, "{id} is given a wrong number of seats or GPUs"),
             Self::NotAsAsked(id) => write!(f, "{id} is given something else than it asked for"),
             Self::HostOverbooked(id) => write!(f, "node {} is overbooked", id.0),
-            Self::GpuOverbooked(id) => write!(f, "GPU {} of node {} is overbooked", id.index, id.node.0),
+            Self::GpuOverbooked(id) => {
+                write!(f, "GPU {} of node {} is overbooked", id.index, id.node.0)
+            }
             Self::MigConflict(id) => {
                 write!(f, "MIG instances collide on GPU {} of node {}", id.index, id.node.0)
             }
@@ -217,14 +219,16 @@ impl Recount<'_> {
 /// Whether the share gives at least what was asked, in a kind and on a model that is accepted.
 fn as_asked(gpu: &Gpu, demand: &GpuDemand, share: Share) -> bool {
     let model = gpu.model();
-    let named = demand.accepts.is_empty() || demand.accepts.iter().any(|set| set.accepts(&model.name));
+    let named =
+        demand.accepts.is_empty() || demand.accepts.iter().any(|set| set.accepts(&model.name));
     let kind = share.kind();
     let accepted = demand.modes.contains(kind) || demand.each == GpuAsk::Whole;
     if !named || !accepted || kind.isolation() < demand.isolation {
         return false;
     }
     let (GpuAsk::Fraction { .. } | GpuAsk::Whole) = &demand.each else {
-        return profile_name(gpu, share).is_some_and(|name| demand.each == GpuAsk::Profile(name.into()));
+        return profile_name(gpu, share)
+            .is_some_and(|name| demand.each == GpuAsk::Profile(name.into()));
     };
     let GpuAsk::Fraction { compute_milli, memory_mib } = demand.each else {
         return share == Share::Exclusive;

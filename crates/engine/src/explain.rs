@@ -1,11 +1,9 @@
 //! Why is a workload not there? For each node and GPU, what it lacks, in amounts.
 
-use alloc::vec::Vec;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use model::{
-    GpuId, NodeId, Plan, Policy, Refusal, Share, Snapshot, Workload, WorkloadId,
-};
+use model::{GpuId, NodeId, Plan, Policy, Refusal, Share, Snapshot, Workload, WorkloadId};
 
 use crate::fit;
 use crate::order::Queue;

@@ -141,10 +141,9 @@ fn open_modes<'a>(
 fn closed(gpu: &Gpu, demand: &GpuDemand) -> Refusal {
     if gpu.is_idle() {
         return match &demand.each {
-            GpuAsk::Profile(profile) if gpu.model().mig.is_none() => Refusal::MigProfile {
-                profile: profile.clone(),
-                model: gpu.model().name.clone(),
-            },
+            GpuAsk::Profile(profile) if gpu.model().mig.is_none() => {
+                Refusal::MigProfile { profile: profile.clone(), model: gpu.model().name.clone() }
+            }
             GpuAsk::Whole | GpuAsk::Fraction { .. } | GpuAsk::Profile(_) => {
                 Refusal::NoMode { asked: demand.isolation }
             }

@@ -13,6 +13,7 @@ extern crate alloc;
 mod apply;
 mod backfill;
 mod check;
+mod cycle;
 mod explain;
 mod fit;
 mod memo;
@@ -20,11 +21,11 @@ pub mod mix;
 mod order;
 mod placement;
 mod planner;
+mod scores;
 
 pub use apply::apply;
 pub use check::{Violation, check};
 pub use explain::{Explanation, GpuVerdict, NodeVerdict, explain};
-
 
 pub use placement::fragment;
 pub use placement::mig_start;

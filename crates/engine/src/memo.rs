@@ -6,19 +6,20 @@
 //! everything at any moment changes no decision, only the time that it takes.
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use model::{Fleet, GpuId, Node, NodeId, Refusal, Seat, SharingMode, Snapshot, Workload, WorkloadId};
+use model::{
+    Fleet, GpuId, Node, NodeId, Refusal, Seat, SharingMode, Snapshot, Workload, WorkloadId,
+};
 
 use crate::backfill;
 use crate::fit::Pick;
 use crate::placement::{Key, Scorer};
+use crate::scores::{ChangeLog, FEASIBLE, Scores, closeness};
 
 /// Most scores kept (8 bytes each); past it the memo starts over.
 const SCORES_MAX: usize = 8 << 20;
-
-/// Scores from here on mean that the node can hold the demand.
-const FEASIBLE: i64 = i64::MIN / 2;
 
 /// A kind of demand: a position among the memo's columns.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +31,7 @@ pub(crate) struct Memo {
     scorer: Scorer,
     keys: BTreeMap<Key, ColumnId>,
     columns: Vec<Column>,
-    /// Nodes in the order in which they changed; `forgotten` earlier entries have been dropped.
-    changes: Vec<NodeId>,
-    forgotten: usize,
+    changes: ChangeLog,
     picks: Vec<Pick>,
 }
 
@@ -53,14 +52,6 @@ struct Idle {
     nearest: Option<Refusal>,
 }
 
-/// One number per node, the best of them, and how far the log of changes has been followed.
-#[derive(Default)]
-struct Scores {
-    values: Vec<i64>,
-    best: Option<NodeId>,
-    seen: usize,
-}
-
 impl Memo {
     pub(crate) fn new(scorer: Scorer, snapshot: &Snapshot) -> Self {
         Self {
@@ -68,8 +59,7 @@ impl Memo {
             scorer,
             keys: BTreeMap::new(),
             columns: Vec::new(),
-            changes: Vec::new(),
-            forgotten: 0,
+            changes: ChangeLog::default(),
             picks: Vec::new(),
         }
     }
@@ -86,7 +76,7 @@ impl Memo {
             self.fleet.copy_node(at, &theirs.nodes()[at.index()]);
             self.changes.push(at);
         }
-        self.forget_old_changes();
+        self.changes.bound(4 * theirs.nodes().len() + 1024);
     }
 
     pub(crate) fn nodes(&self) -> &[Node] {
@@ -132,31 +122,19 @@ impl Memo {
     ) -> Result<Option<(NodeId, i64)>, Refusal> {
         self.catch_up(column);
         let scores = &self.columns[column.0].scores;
-        let Some(best) = scores.best else {
-            return Err(Refusal::GpuModel { asked: "".into(), offered: "".into() });
-        };
-        let score = scores.values[best.index()];
-        if score < FEASIBLE {
-            return Err(self.refusal(column, best));
+        match scores.best() {
+            Some((best, score)) if score < FEASIBLE => Err(self.refusal(column, best)),
+            Some((best, _)) if kept.contains(&best) => Ok(scores.best_outside(kept)),
+            Some(best) => Ok(Some(best)),
+            None => Err(no_node()),
         }
-        if !kept.contains(&best) {
-            return Ok(Some((best, score)));
-        }
-        let mut found: Option<(NodeId, i64)> = None;
-        for (id, score) in (0u32..).map(NodeId).zip(scores.values.iter().copied()) {
-            let better = found.is_none_or(|(_, best)| score > best);
-            if score >= FEASIBLE && better && !kept.contains(&id) {
-                found = Some((id, score));
-            }
-        }
-        Ok(found)
     }
 
     /// Every node outside `kept` that can hold the demand.
     pub(crate) fn feasible(&mut self, column: ColumnId, kept: &[NodeId]) -> Vec<NodeId> {
         self.catch_up(column);
-        let values = self.columns[column.0].scores.values.iter();
-        let able = (0u32..).map(NodeId).zip(values).filter(|(_, score)| **score >= FEASIBLE);
+        let scores = self.columns[column.0].scores.indexed();
+        let able = scores.filter(|(_, score)| *score >= FEASIBLE);
         able.map(|(id, _)| id).filter(|id| !kept.contains(id)).collect()
     }
 
@@ -172,12 +150,9 @@ impl Memo {
     pub(crate) fn soonest(&mut self, column: ColumnId, members: u32) -> Option<(u64, Vec<NodeId>)> {
         self.catch_up_starts(column);
         let count = members as usize;
-        let values = self.columns[column.0].starts.values.iter();
-        let mut starts: Vec<_> = values
-            .zip(0u32..)
-            .filter(|(start, _)| **start != i64::MIN)
-            .map(|(start, id)| (start.unsigned_abs(), NodeId(id)))
-            .collect();
+        let starts = self.columns[column.0].starts.indexed();
+        let some = starts.filter(|(_, start)| *start != i64::MIN);
+        let mut starts: Vec<_> = some.map(|(id, start)| (start.unsigned_abs(), id)).collect();
         if starts.len() < count {
             starts.sort_unstable_by_key(|(_, id)| *id);
             return self.soonest_crowded(column, members, &starts);
@@ -247,11 +222,7 @@ impl Memo {
     }
 
     /// Changes a GPU's mode on the working copy.
-    pub(crate) fn set_mode(
-        &mut self,
-        gpu: GpuId,
-        mode: SharingMode,
-    ) -> Result<(), Refusal> {
+    pub(crate) fn set_mode(&mut self, gpu: GpuId, mode: SharingMode) -> Result<(), Refusal> {
         self.fleet.set_mode(gpu, mode)?;
         self.changes.push(gpu.node);
         Ok(())
@@ -267,15 +238,15 @@ impl Memo {
         let key = &self.columns[column.0].key;
         match self.scorer.seat(node, &self.fleet.nodes()[node.index()], key, &mut self.picks) {
             Err(refusal) => refusal,
-            Ok(_) => Refusal::GpuModel { asked: "".into(), offered: "".into() },
+            Ok(_) => no_node(),
         }
     }
 
     fn catch_up(&mut self, column: ColumnId) {
-        let Self { fleet, scorer, columns, changes, forgotten, picks, .. } = self;
+        let Self { fleet, scorer, columns, changes, picks, .. } = self;
         let Column { key, scores, .. } = &mut columns[column.0];
         let nodes = fleet.nodes();
-        scores.follow(changes, *forgotten, nodes.len(), |id| {
+        scores.follow(changes, nodes.len(), |id| {
             match scorer.seat(id, &nodes[id.index()], key, picks) {
                 Ok(score) => score,
                 Err(refusal) => closeness(&refusal),
@@ -284,79 +255,20 @@ impl Memo {
     }
 
     fn catch_up_starts(&mut self, column: ColumnId) {
-        let Self { fleet, scorer, columns, changes, forgotten, picks, .. } = self;
+        let Self { fleet, scorer, columns, changes, picks, .. } = self;
         let Column { key, starts, .. } = &mut columns[column.0];
         let nodes = fleet.nodes();
-        starts.follow(changes, *forgotten, nodes.len(), |id| {
+        starts.follow(changes, nodes.len(), |id| {
             let fits = |node: &Node| scorer.seat(id, node, key, picks).is_ok();
             let start = backfill::earliest_ms(&nodes[id.index()], fits);
             start.map_or(i64::MIN, |ms| -i64::try_from(ms).unwrap_or(i64::MAX))
         });
     }
-
-    /// Keeps the log at a few times the fleet's size; columns that have not looked for longer than
-    /// that are filled anew.
-    fn forget_old_changes(&mut self) {
-        let limit = 4 * self.fleet.nodes().len() + 1024;
-        if self.changes.len() > limit {
-            let dropped = self.changes.len() / 2;
-            self.changes.drain(..dropped);
-            self.forgotten += dropped;
-        }
-    }
 }
 
-impl Scores {
-    /// Brings the values up to date with the log of changes.
-    fn follow(
-        &mut self,
-        changes: &[NodeId],
-        forgotten: usize,
-        nodes: usize,
-        mut score: impl FnMut(NodeId) -> i64,
-    ) {
-        let now = forgotten + changes.len();
-        if self.values.len() != nodes || self.seen < forgotten || now - self.seen > nodes {
-            self.values.clear();
-            self.values.extend((0..nodes as u32).map(|id| score(NodeId(id))));
-            self.find_best();
-        } else if now > self.seen {
-            let mut lost = false;
-            for id in &changes[self.seen - forgotten..] {
-                lost |= self.update(*id, score(*id));
-            }
-            if lost {
-                self.find_best();
-            }
-        }
-        self.seen = now;
-    }
-
-    /// Enters a value; true if the best node may have lost its rank.
-    fn update(&mut self, id: NodeId, value: i64) -> bool {
-        let before = self.values[id.index()];
-        self.values[id.index()] = value;
-        let Some(best) = self.best else { return true };
-        if id == best {
-            return value < before;
-        }
-        let record = self.values[best.index()];
-        if value > record || (value == record && id < best) {
-            self.best = Some(id);
-        }
-        false
-    }
-
-    fn find_best(&mut self) {
-        self.best = None;
-        let mut record = i64::MIN;
-        for (id, value) in (0u32..).map(NodeId).zip(&self.values) {
-            if self.best.is_none() || *value > record {
-                record = *value;
-                self.best = Some(id);
-            }
-        }
-    }
+/// The refusal of a fleet without nodes.
+fn no_node() -> Refusal {
+    Refusal::GpuModel { asked: String::new(), offered: String::new() }
 }
 
 /// Members, up to `most`, that a node could hold beside its residents, and why not one more.
@@ -398,11 +310,4 @@ fn differing(mine: &[u64], theirs: &[u64]) -> Vec<NodeId> {
         }
     }
     found
-}
-
-/// Encodes how near a refusal is, below every feasible score.
-fn closeness(refusal: &Refusal) -> i64 {
-    let (rank, offered) = refusal.nearness();
-    let offered = offered.min((1 << 56) - 1) as i64;
-    i64::MIN + 1 + (i64::from(rank) << 56) + offered
 }

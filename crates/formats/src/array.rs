@@ -48,10 +48,7 @@ impl ArraySpec {
             }
             indices.extend((first..=last).step_by(step as usize));
         }
-        Ok(Self {
-            indices: indices.into_iter().collect(),
-            at_once_max,
-        })
+        Ok(Self { indices: indices.into_iter().collect(), at_once_max })
     }
 
     /// One workload per index, numbered from `first`; each is named `name[index]`.
@@ -59,18 +56,9 @@ impl ArraySpec {
         let numbered = (first.0..).zip(&self.indices);
         let task = |(id, index): (u64, &u32)| {
             let at_once_max = self.at_once_max;
-            let member = ArrayMember {
-                array: first,
-                index: *index,
-                at_once_max,
-            };
+            let member = ArrayMember { array: first, index: *index, at_once_max };
             let name = format!("{}[{index}]", pattern.name);
-            Workload {
-                id: WorkloadId(id),
-                name,
-                array: Some(member),
-                ..pattern.clone()
-            }
+            Workload { id: WorkloadId(id), name, array: Some(member), ..pattern.clone() }
         };
         numbered.map(task).collect()
     }

@@ -43,14 +43,8 @@ pub(crate) fn scale(number: &str, factor: u128) -> Result<Scaled, Fault> {
     let (integer, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(rest) = number.strip_prefix('-') {
-        let is_number = rest
-            .split_once('.')
-            .map_or(digits(rest), |(i, f)| digits(i) && digits(f));
-        return Err(if is_number {
-            Fault::Negative
-        } else {
-            Fault::NotANumber
-        });
+        let is_number = rest.split_once('.').map_or(digits(rest), |(i, f)| digits(i) && digits(f));
+        return Err(if is_number { Fault::Negative } else { Fault::NotANumber });
     }
     if !digits(integer) || !digits(fraction) {
         return Err(Fault::NotANumber);
@@ -58,13 +52,8 @@ pub(crate) fn scale(number: &str, factor: u128) -> Result<Scaled, Fault> {
     if integer.len() + fraction.len() > DIGITS_MAX {
         return Err(Fault::Absurd);
     }
-    let mantissa: u128 = format!("{integer}{fraction}")
-        .parse()
-        .map_err(|_| Fault::Absurd)?;
+    let mantissa: u128 = format!("{integer}{fraction}").parse().map_err(|_| Fault::Absurd)?;
     let one = 10u128.pow(fraction.len() as u32);
     let product = mantissa.checked_mul(factor).ok_or(Fault::Absurd)?;
-    Ok(Scaled {
-        down: product / one,
-        exact: product.is_multiple_of(one),
-    })
+    Ok(Scaled { down: product / one, exact: product.is_multiple_of(one) })
 }

@@ -10,23 +10,14 @@ use crate::{names, quantity};
 pub(crate) const GPUS_MAX: u32 = 255;
 
 /// Keys that make no sense without GPUs.
-const GPU_KEYS: [&str; 7] = [
-    "gpu_share",
-    "gpu_compute",
-    "gpu_memory",
-    "mig_profile",
-    "models",
-    "isolation",
-    "modes",
-];
+const GPU_KEYS: [&str; 7] =
+    ["gpu_share", "gpu_compute", "gpu_memory", "mig_profile", "models", "isolation", "modes"];
 /// Keys that say how much of each GPU is needed.
 const AMOUNT_KEYS: [&str; 4] = ["mig_profile", "gpu_share", "gpu_compute", "gpu_memory"];
 
 /// The GPU demand of a workload's entry; `None` for CPU-only work.
 pub(crate) fn gpus(keys: &Keys<'_>) -> Result<Option<GpuDemand>, ReadError> {
-    let count = keys
-        .get("gpus")
-        .map_or(Ok(0), |field| field.count(0, GPUS_MAX))?;
+    let count = keys.get("gpus").map_or(Ok(0), |field| field.count(0, GPUS_MAX))?;
     if count == 0 {
         return match keys.first_of(&GPU_KEYS) {
             None => Ok(None),
@@ -35,17 +26,9 @@ pub(crate) fn gpus(keys: &Keys<'_>) -> Result<Option<GpuDemand>, ReadError> {
     }
     let each = each(keys)?;
     let accepts = models(keys)?;
-    let isolation = keys
-        .read("isolation", names::isolation)?
-        .unwrap_or_default();
+    let isolation = keys.read("isolation", names::isolation)?.unwrap_or_default();
     let modes = modes(keys, &each, isolation)?;
-    Ok(Some(GpuDemand {
-        count,
-        each,
-        accepts,
-        isolation,
-        modes,
-    }))
+    Ok(Some(GpuDemand { count, each, accepts, isolation, modes }))
 }
 
 fn each(keys: &Keys<'_>) -> Result<GpuAsk, ReadError> {
@@ -72,35 +55,23 @@ fn each(keys: &Keys<'_>) -> Result<GpuAsk, ReadError> {
 fn share(field: &Field<'_>) -> Result<GpuAsk, ReadError> {
     let is_memory = field.read(|text| Ok(text.ends_with(|c: char| c.is_alphabetic())))?;
     if is_memory {
-        return Ok(GpuAsk::Fraction {
-            compute_milli: 0,
-            memory_mib: gpu_memory(field)?,
-        });
+        return Ok(GpuAsk::Fraction { compute_milli: 0, memory_mib: gpu_memory(field)? });
     }
     Ok(match field.read(quantity::share_milli)? {
         1000 => GpuAsk::Whole,
-        compute_milli => GpuAsk::Fraction {
-            compute_milli,
-            memory_mib: 0,
-        },
+        compute_milli => GpuAsk::Fraction { compute_milli, memory_mib: 0 },
     })
 }
 
 /// `gpu_compute` and `gpu_memory`, of which at least one is there.
 fn caps(keys: &Keys<'_>) -> Result<GpuAsk, ReadError> {
-    let compute_milli = keys
-        .read("gpu_compute", quantity::share_milli)?
-        .unwrap_or(0);
-    let memory_mib = keys
-        .get("gpu_memory")
-        .map(|field| gpu_memory(&field))
-        .transpose()?;
+    let compute_milli = keys.read("gpu_compute", quantity::share_milli)?.unwrap_or(0);
+    let memory_mib = keys.get("gpu_memory").map(|field| gpu_memory(&field)).transpose()?;
     Ok(match (compute_milli, memory_mib) {
         (1000, None) => GpuAsk::Whole,
-        (compute_milli, memory) => GpuAsk::Fraction {
-            compute_milli,
-            memory_mib: memory.unwrap_or(0),
-        },
+        (compute_milli, memory) => {
+            GpuAsk::Fraction { compute_milli, memory_mib: memory.unwrap_or(0) }
+        }
     })
 }
 
@@ -154,9 +125,7 @@ fn modes(keys: &Keys<'_>, each: &GpuAsk, isolation: Isolation) -> Result<ModeSet
 }
 
 fn isolating(isolation: Isolation) -> String {
-    let strong = SharingKind::ALL
-        .into_iter()
-        .filter(|mode| mode.isolation() >= isolation);
+    let strong = SharingKind::ALL.into_iter().filter(|mode| mode.isolation() >= isolation);
     let names: Vec<_> = strong.map(SharingKind::as_str).collect();
     format!("add one of {}", names.join(", "))
 }

@@ -34,12 +34,7 @@ impl<'a> Directives<'a> {
             return Err(source.error(what, "begin with #!/bin/bash").at_line(1));
         }
         let (ignored, warnings) = (Vec::new(), Vec::new());
-        let mut directives = Self {
-            source,
-            given: BTreeMap::new(),
-            ignored,
-            warnings,
-        };
+        let mut directives = Self { source, given: BTreeMap::new(), ignored, warnings };
         if source.text().contains("\r\n") {
             directives
                 .warnings
@@ -71,9 +66,7 @@ impl<'a> Directives<'a> {
         let Some(given) = self.given.get(option) else {
             return Ok(None);
         };
-        parse(&given.value)
-            .map(Some)
-            .map_err(|complaint| self.complain(option, complaint))
+        parse(&given.value).map(Some).map_err(|complaint| self.complain(option, complaint))
     }
 
     /// The value of an option as it stands.
@@ -95,19 +88,12 @@ impl<'a> Directives<'a> {
     fn at(&self, line: usize, option: &str, complaint: Complaint) -> ReadError {
         let text = self.source.line(line);
         let word = option.trim_start_matches('-');
-        let column = text
-            .find(word)
-            .map_or(1, |at| text[..at].chars().count() + 1);
-        self.source
-            .complain(line, option, complaint)
-            .showing(text, column)
+        let column = text.find(word).map_or(1, |at| text[..at].chars().count() + 1);
+        self.source.complain(line, option, complaint).showing(text, column)
     }
 
     fn warn(&mut self, line: usize, text: &str, why: &str) {
-        self.warnings.push(format!(
-            "line {line}: {} does not count: {why}",
-            quote(text.trim())
-        ));
+        self.warnings.push(format!("line {line}: {} does not count: {why}", quote(text.trim())));
     }
 
     fn line(&mut self, line: usize, text: &str) -> Result<(), ReadError> {
@@ -124,8 +110,7 @@ impl<'a> Directives<'a> {
                 value = words.next_if(|next| known.is_some() || !next.starts_with('-'));
             }
             let Some(&(long, _, _, of_use)) = known else {
-                self.warnings
-                    .push(format!("line {line}: {}", unknown(&word, name)));
+                self.warnings.push(format!("line {line}: {}", unknown(&word, name)));
                 continue;
             };
             if takes == Takes::Value && value.is_none() {
@@ -146,9 +131,9 @@ impl<'a> Directives<'a> {
                 self.given.insert(long, Given { line, value });
             }
             Use::Ignored => self.ignored.push(format!("{shown} (line {line})")),
-            Use::Unmet => self
-                .warnings
-                .push(format!("line {line}: hotpot does not follow {shown}")),
+            Use::Unmet => {
+                self.warnings.push(format!("line {line}: hotpot does not follow {shown}"))
+            }
         }
     }
 }
@@ -208,10 +193,7 @@ fn words(text: &str) -> Result<Vec<String>, Complaint> {
     }
     words.extend(word);
     match quoted {
-        Some(quote) => Err(Complaint::new(
-            format!("a {quote} is not closed"),
-            "close the quote",
-        )),
+        Some(quote) => Err(Complaint::new(format!("a {quote} is not closed"), "close the quote")),
         None => Ok(words),
     }
 }

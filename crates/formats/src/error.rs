@@ -17,10 +17,7 @@ pub struct Complaint {
 impl Complaint {
     /// A complaint of its two parts, without full stops.
     pub fn new(what: impl Into<String>, way_out: impl Into<String>) -> Self {
-        Self {
-            what: what.into(),
-            way_out: way_out.into(),
-        }
+        Self { what: what.into(), way_out: way_out.into() }
     }
 }
 
@@ -85,10 +82,7 @@ impl ReadError {
 
     /// The same error with the line shown and a caret under a one-based column.
     pub(crate) fn showing(mut self, text: &str, column: usize) -> Self {
-        self.excerpt = Some(Box::new(Excerpt {
-            text: text.to_string(),
-            column,
-        }));
+        self.excerpt = Some(Box::new(Excerpt { text: text.to_string(), column }));
         self
     }
 }
@@ -121,13 +115,7 @@ impl Excerpt {
         let column = self.column.saturating_sub(1);
         let from = column.saturating_sub(BEFORE);
         let plain = |c: char| if c.is_control() { ' ' } else { c };
-        let text: String = self
-            .text
-            .chars()
-            .skip(from)
-            .take(WIDTH)
-            .map(plain)
-            .collect();
+        let text: String = self.text.chars().skip(from).take(WIDTH).map(plain).collect();
         let number = line.to_string();
         let margin = " ".repeat(number.len());
         write!(f, "\n {number} | {}", text.trim_end())?;

@@ -35,10 +35,7 @@ pub fn open(path: &Path, catalogue: &mut Catalogue) -> Result<Fleet, ReadError> 
         "toml" | "yaml" | "yml" => read(&source, catalogue),
         other => {
             let what = format!("has the extension {other:?}, which is not one of a fleet");
-            Err(source.error(
-                what,
-                "name it .toml or .yaml, or .csv for an openb node list",
-            ))
+            Err(source.error(what, "name it .toml or .yaml, or .csv for an openb node list"))
         }
     }
 }
@@ -93,27 +90,19 @@ impl Pattern {
 
 fn node(keys: &Keys<'_>, catalogue: &Catalogue) -> Result<Pattern, ReadError> {
     let cpu_milli = keys.need("cpus", "cpus = 64")?.read(quantity::cpu_milli)?;
-    let memory_mib = keys
-        .need("memory", "memory = \"256GiB\"")?
-        .read(quantity::memory_mib)?;
+    let memory_mib = keys.need("memory", "memory = \"256GiB\"")?.read(quantity::memory_mib)?;
     let mut gpus = Vec::new();
     for item in keys.items("gpus")? {
         let keys = item.keys(&GPU_KEYS)?;
         let gpu = gpu(&keys, catalogue)?;
-        let count = keys
-            .get("count")
-            .map_or(Ok(1), |field| field.count(1, NODE_GPUS_MAX))?;
+        let count = keys.get("count").map_or(Ok(1), |field| field.count(1, NODE_GPUS_MAX))?;
         if gpus.len() + count as usize > NODE_GPUS_MAX as usize {
             let what = format!("makes more than {NODE_GPUS_MAX} GPUs on one node");
             return Err(item.error(what, "lower count"));
         }
         gpus.extend(std::iter::repeat_n(gpu, count as usize));
     }
-    Ok(Pattern {
-        cpu_milli,
-        memory_mib,
-        gpus,
-    })
+    Ok(Pattern { cpu_milli, memory_mib, gpus })
 }
 
 /// `name` alone, or with `count` `name-0`, `name-1` and so on.
@@ -131,11 +120,7 @@ fn gpu(keys: &Keys<'_>, catalogue: &Catalogue) -> Result<Gpu, ReadError> {
     let name = field.text()?;
     let Some(model) = catalogue.get(name) else {
         let close = near(name, catalogue.iter().map(|model| model.name.as_str()));
-        let meant = if close.is_empty() {
-            String::new()
-        } else {
-            close.join(" or ") + ", or "
-        };
+        let meant = if close.is_empty() { String::new() } else { close.join(" or ") + ", or " };
         let way_out = format!("give {meant}add [[gpu_model]] with name and memory");
         return Err(field.error(format!("{name:?} is not a known GPU model"), way_out));
     };
@@ -157,10 +142,7 @@ fn gpu(keys: &Keys<'_>, catalogue: &Catalogue) -> Result<Gpu, ReadError> {
 
 /// A GPU model of the user's own.
 fn gpu_model(keys: &Keys<'_>, catalogue: &Catalogue) -> Result<GpuModel, ReadError> {
-    let name = keys
-        .need("name", "name = \"my-gpu\"")?
-        .text()?
-        .to_ascii_lowercase();
+    let name = keys.need("name", "name = \"my-gpu\"")?.text()?.to_ascii_lowercase();
     let memory = keys.need("memory", "memory = \"24GiB\"")?;
     let total_mib = memory.read(quantity::memory_mib)?;
     let reserved_mib = keys.read("reserved", quantity::memory_mib)?.unwrap_or(0);
@@ -177,11 +159,7 @@ fn gpu_model(keys: &Keys<'_>, catalogue: &Catalogue) -> Result<GpuModel, ReadErr
         SharingKind::Mps,
         SharingKind::MemoryCapped,
     ]);
-    let mut modes = if mig.is_some() {
-        all.with(SharingKind::Mig)
-    } else {
-        all
-    };
+    let mut modes = if mig.is_some() { all.with(SharingKind::Mig) } else { all };
     if let Some(field) = keys.get("modes") {
         modes = own_modes(&field, mig.is_some())?;
     }
@@ -200,10 +178,7 @@ fn own_modes(field: &Field<'_>, has_mig: bool) -> Result<ModeSet, ReadError> {
     for item in field.items()? {
         let mode = item.read(names::mode)?;
         if mode == SharingKind::Mig && !has_mig {
-            return Err(item.error(
-                "needs the instance profiles",
-                "add mig_like = \"a100-80gb\"",
-            ));
+            return Err(item.error("needs the instance profiles", "add mig_like = \"a100-80gb\""));
         }
         modes = modes.with(mode);
     }
@@ -217,9 +192,6 @@ fn geometry_of(field: &Field<'_>, catalogue: &Catalogue) -> Result<model::MigGeo
         let known = catalogue.iter().filter(|model| model.mig.is_some());
         let known: Vec<_> = known.map(|model| model.name.as_str()).collect();
         let way_out = format!("give one of {}", known.join(", "));
-        field.error(
-            format!("{name:?} is not a known GPU model with MIG"),
-            way_out,
-        )
+        field.error(format!("{name:?} is not a known GPU model with MIG"), way_out)
     })
 }

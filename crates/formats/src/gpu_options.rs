@@ -23,40 +23,30 @@ pub(crate) fn demand(
     let own = OWN.into_iter().find(|option| directives.has(option));
     let (option, asked) = match (gres::asked(directives, spread, warnings)?, own) {
         (Some(found), _) => found,
-        (None, Some(own)) => (
-            own,
-            Asked::Gpus {
-                model: None,
-                count: 1,
-            },
-        ),
+        (None, Some(own)) => (own, Asked::Gpus { model: None, count: 1 }),
         (None, None) => return Ok(None),
     };
-    let (compute_milli, memory_mib, modes) = match asked {
-        Asked::Gpus { count: 0, .. } => return no_gpus(directives, own),
-        Asked::Gpus { count, model } => return gpus(directives, count, model).map(Some),
-        Asked::Shards(count) => (0, u64::from(count).saturating_mul(shard_mib), ModeSet::ALL),
-        Asked::Mps(percent) => (
-            percent * (1000 / MPS_PER_GPU),
-            0,
-            ModeSet::of(&[SharingKind::Mps]),
-        ),
-    };
-    if own.is_some() {
-        let what = "asks for a share in Slurm's way and in hotpot's";
-        return Err(directives.complain(option, Complaint::new(what, "keep one of the two")));
+    match asked {
+        Asked::Gpus { count: 0, .. } => no_gpus(directives, own),
+        Asked::Gpus { count, model } => gpus(directives, count, model).map(Some),
+        Asked::Shards(_) | Asked::Mps(_) if own.is_some() => {
+            let what = "asks for a share in Slurm's way and in hotpot's";
+            Err(directives.complain(option, Complaint::new(what, "keep one of the two")))
+        }
+        Asked::Shards(count) => {
+            let memory_mib = u64::from(count).saturating_mul(shard_mib);
+            Ok(Some(part_of_one(0, memory_mib, ModeSet::ALL)))
+        }
+        Asked::Mps(percent) => {
+            let compute_milli = percent * (1000 / MPS_PER_GPU);
+            Ok(Some(part_of_one(compute_milli, 0, ModeSet::of(&[SharingKind::Mps]))))
+        }
     }
-    let each = GpuAsk::Fraction {
-        compute_milli,
-        memory_mib,
-    };
-    Ok(Some(GpuDemand {
-        count: 1,
-        each,
-        accepts: Vec::new(),
-        isolation: Isolation::None,
-        modes,
-    }))
+}
+
+fn part_of_one(compute_milli: u32, memory_mib: u64, modes: ModeSet) -> GpuDemand {
+    let each = GpuAsk::Fraction { compute_milli, memory_mib };
+    GpuDemand { count: 1, each, accepts: Vec::new(), isolation: Isolation::None, modes }
 }
 
 fn no_gpus(directives: &Directives<'_>, own: Option<&str>) -> Result<Option<GpuDemand>, ReadError> {
@@ -77,13 +67,7 @@ fn gpus(
     };
     let (each, modes) = each(directives, profile)?;
     let accepts = model.iter().map(|name| ModelSet::parse(name)).collect();
-    Ok(GpuDemand {
-        count,
-        each,
-        accepts,
-        isolation: Isolation::None,
-        modes,
-    })
+    Ok(GpuDemand { count, each, accepts, isolation: Isolation::None, modes })
 }
 
 /// What is needed of each GPU, and the modes that fit.
@@ -93,20 +77,12 @@ fn each(
 ) -> Result<(GpuAsk, ModeSet), ReadError> {
     let memory_mib = directives.read("gpu-mem", gpu_memory)?;
     let compute_milli = directives.read("gpu-compute", quantity::share_milli)?;
-    let profile = directives
-        .read("gpu-profile", names::mig_profile)?
-        .or(typed);
-    let share = directives
-        .read("gpu-share", share_modes)?
-        .unwrap_or(ModeSet::ALL);
+    let profile = directives.read("gpu-profile", names::mig_profile)?.or(typed);
+    let share = directives.read("gpu-share", share_modes)?.unwrap_or(ModeSet::ALL);
     match (profile, compute_milli, memory_mib) {
         (Some(profile), None, None) => of_profile(directives, profile, share),
         (Some(_), compute, _) => {
-            let option = if compute.is_some() {
-                "gpu-compute"
-            } else {
-                "gpu-mem"
-            };
+            let option = if compute.is_some() { "gpu-compute" } else { "gpu-mem" };
             let what = "sizes what the MIG profile sizes already";
             Err(directives.complain(option, Complaint::new(what, "keep one of the two")))
         }
@@ -140,13 +116,7 @@ fn of_size(
         return Err(directives.complain("gpu-share", Complaint::new(what, way_out)));
     }
     let (compute_milli, memory_mib) = (compute_milli.unwrap_or(0), memory_mib.unwrap_or(0));
-    Ok((
-        GpuAsk::Fraction {
-            compute_milli,
-            memory_mib,
-        },
-        share,
-    ))
+    Ok((GpuAsk::Fraction { compute_milli, memory_mib }, share))
 }
 
 fn whole(directives: &Directives<'_>, share: ModeSet) -> Result<(GpuAsk, ModeSet), ReadError> {
@@ -160,10 +130,7 @@ fn whole(directives: &Directives<'_>, share: ModeSet) -> Result<(GpuAsk, ModeSet
 
 fn gpu_memory(text: &str) -> Result<u64, Complaint> {
     match quantity::slurm_memory_mib(text)? {
-        0 => Err(Complaint::new(
-            format!("{} is no memory", quote(text)),
-            "give one such as 2G",
-        )),
+        0 => Err(Complaint::new(format!("{} is no memory", quote(text)), "give one such as 2G")),
         mib => Ok(mib),
     }
 }

@@ -39,45 +39,44 @@ pub(crate) fn asked(
     spread: Spread,
     warnings: &mut Vec<String>,
 ) -> Result<Option<(&'static str, Asked)>, ReadError> {
-    let mut found: Vec<(&'static str, Asked)> = Vec::new();
-    for (option, times) in [
-        ("gpus-per-node", 1),
-        ("gpus-per-task", spread.tasks_per_member),
-        ("gpus", 1),
-    ] {
-        let Some((model, count)) = directives.read(option, |text| typed_count(text, false))? else {
-            continue;
-        };
-        let count = match option {
-            "gpus" => per_member(count, spread.members),
-            _ => count
-                .checked_mul(times)
-                .filter(|count| *count <= GPUS_MAX)
-                .ok_or_else(absurd),
-        };
-        let count = count.map_err(|complaint| directives.complain(option, complaint))?;
-        found.push((option, Asked::Gpus { model, count }));
-    }
-    let gres = directives
-        .read("gres", |text| gres(text, warnings))?
-        .unwrap_or_default();
+    let mut found = counts(directives, spread)?;
+    let gres = directives.read("gres", |text| gres(text, warnings))?.unwrap_or_default();
     found.extend(gres.into_iter().map(|asked| ("gres", asked)));
     let Some((first, asked)) = found.pop() else {
         return Ok(None);
     };
-    if let Some((second, _)) = found.iter().find(|(_, other)| *other != asked) {
-        let complaint = if *second == first {
-            Complaint::new(
-                "mixes whole GPUs, shards or MPS, which Slurm refuses",
-                "keep one",
-            )
-        } else {
-            let what = format!("and --{first} ask for different GPUs on each node");
-            Complaint::new(what, "keep one of the two")
+    let Some((second, _)) = found.iter().find(|(_, other)| *other != asked) else {
+        return Ok(Some((first, asked)));
+    };
+    let complaint = if *second == first {
+        Complaint::new("mixes whole GPUs, shards or MPS, which Slurm refuses", "keep one")
+    } else {
+        let what = format!("and --{first} ask for different GPUs on each node");
+        Complaint::new(what, "keep one of the two")
+    };
+    Err(directives.complain(second, complaint))
+}
+
+/// What the options other than `--gres` ask for per member.
+fn counts(
+    directives: &Directives<'_>,
+    spread: Spread,
+) -> Result<Vec<(&'static str, Asked)>, ReadError> {
+    let mut found = Vec::new();
+    for option in ["gpus-per-node", "gpus-per-task", "gpus"] {
+        let read = |text: &str| typed_count(text, false);
+        let Some((model, count)) = directives.read(option, read)? else {
+            continue;
         };
-        return Err(directives.complain(second, complaint));
+        let count = match option {
+            "gpus" => per_member(count, spread.members),
+            "gpus-per-task" => few(count.saturating_mul(spread.tasks_per_member)),
+            _ => few(count),
+        };
+        let count = count.map_err(|complaint| directives.complain(option, complaint))?;
+        found.push((option, Asked::Gpus { model, count }));
     }
-    Ok(Some((first, asked)))
+    Ok(found)
 }
 
 fn per_member(count: u32, members: u32) -> Result<u32, Complaint> {
@@ -85,54 +84,52 @@ fn per_member(count: u32, members: u32) -> Result<u32, Complaint> {
         let what = format!("{count} GPUs cannot be spread evenly over {members} nodes");
         return Err(Complaint::new(what, "write --gpus-per-node=N instead"));
     }
-    Some(count / members)
-        .filter(|count| *count <= GPUS_MAX)
-        .ok_or_else(absurd)
+    few(count / members)
 }
 
-fn absurd() -> Complaint {
+/// GPUs that one node may have.
+fn few(count: u32) -> Result<u32, Complaint> {
+    if count <= GPUS_MAX {
+        return Ok(count);
+    }
     let what = format!("asks for more than {GPUS_MAX} GPUs on one node");
-    Complaint::new(what, "ask for fewer, or for more --nodes")
+    Err(Complaint::new(what, "ask for fewer, or for more --nodes"))
+}
+
+/// A number written in digits alone.
+fn number(word: &str) -> Option<u32> {
+    let digits = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { word.parse().ok() } else { None }
 }
 
 /// `[type:]N`, as in `--gpus=a100:2`. In `--gres` a type alone means one.
 fn typed_count(text: &str, bare_type: bool) -> Result<(Option<String>, u32), Complaint> {
     if text.contains(',') {
         let what = format!("{} asks for several types at once", quote(text));
-        return Err(Complaint::new(
-            what,
-            "ask for one type, or for a number without type",
-        ));
+        return Err(Complaint::new(what, "ask for one type, or for a number without type"));
     }
     let parts: Vec<_> = text.split(':').collect();
     if parts.contains(&"shared") {
         return Err(folk(text));
     }
-    let count = |word: &str| {
-        let digits = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
-        if digits {
-            word.parse::<u32>().ok()
-        } else {
-            None
-        }
+    let typed = |word: &str, count| Ok((Some(word.to_ascii_lowercase()), count));
+    let is_type = |word: &str| {
+        word.starts_with(|c: char| c.is_alphanumeric()) && word.contains(char::is_alphabetic)
     };
-    let is_type = |word: &str| word.starts_with(|c: char| c.is_alphanumeric());
     match *parts.as_slice() {
-        [word] if count(word).is_some() => Ok((None, count(word).unwrap_or(0))),
-        [word] if bare_type && is_type(word) && word.contains(char::is_alphabetic) => {
-            Ok((Some(word.to_ascii_lowercase()), 1))
-        }
-        [word, number] if is_type(word) && count(number).is_some() => {
-            Ok((Some(word.to_ascii_lowercase()), count(number).unwrap_or(0)))
-        }
-        _ => {
-            let what = format!("{} is not a number of GPUs", quote(text));
-            Err(Complaint::new(
-                what,
-                "give N or type:N, such as 2 or a100:2",
-            ))
-        }
+        [word] if bare_type && is_type(word) => typed(word, 1),
+        [word] => number(word).map(|count| (None, count)).ok_or_else(|| no_count(text)),
+        [word, count] if is_type(word) => match number(count) {
+            Some(count) => typed(word, count),
+            None => Err(no_count(text)),
+        },
+        _ => Err(no_count(text)),
     }
+}
+
+fn no_count(text: &str) -> Complaint {
+    let what = format!("{} is not a number of GPUs", quote(text));
+    Complaint::new(what, "give N or type:N, such as 2 or a100:2")
 }
 
 /// The request that is passed on by word of mouth and exists in no Slurm version.
@@ -146,23 +143,13 @@ fn folk(text: &str) -> Complaint {
 /// The items of `--gres` that are GPUs or parts of one; others are named in a warning.
 fn gres(text: &str, warnings: &mut Vec<String>) -> Result<Vec<Asked>, Complaint> {
     let mut found = Vec::new();
-    for item in text
-        .split(',')
-        .map(str::trim)
-        .filter(|item| !["", "none"].contains(item))
-    {
-        let item = item
-            .strip_prefix("gres:")
-            .or(item.strip_prefix("gres/"))
-            .unwrap_or(item);
+    for item in text.split(',').map(str::trim).filter(|item| !["", "none"].contains(item)) {
+        let item = item.strip_prefix("gres:").or(item.strip_prefix("gres/")).unwrap_or(item);
         let (name, rest) = item.split_once(':').unwrap_or((item, "1"));
         match name {
             "gpu" => {
                 let (model, count) = typed_count(rest, true)?;
-                let few = Some(count)
-                    .filter(|count| *count <= GPUS_MAX)
-                    .ok_or_else(absurd)?;
-                found.push(Asked::Gpus { model, count: few });
+                found.push(Asked::Gpus { model, count: few(count)? });
             }
             "shard" => found.push(Asked::Shards(part(item, rest, u32::from(u16::MAX))?)),
             "mps" => found.push(Asked::Mps(part(item, rest, MPS_PER_GPU)?)),
@@ -178,17 +165,11 @@ fn part(item: &str, count: &str, most: u32) -> Result<u32, Complaint> {
         Ok(count) if (1..=most).contains(&count) => Ok(count),
         Ok(_) => {
             let what = format!("{} is more than one GPU has, or nothing", quote(item));
-            Err(Complaint::new(
-                what,
-                format!("give 1 to {most}: a part lies on one GPU"),
-            ))
+            Err(Complaint::new(what, format!("give 1 to {most}: a part lies on one GPU")))
         }
         Err(_) => {
             let what = format!("{} is not a number of parts", quote(item));
-            Err(Complaint::new(
-                what,
-                "give shard:N or mps:N, without a type",
-            ))
+            Err(Complaint::new(what, "give shard:N or mps:N, without a type"))
         }
     }
 }

@@ -27,22 +27,13 @@ impl<'a> Keys<'a> {
         tree: &'a Entry,
         known: &[&'static str],
     ) -> Result<Self, ReadError> {
-        Field {
-            source,
-            name: "file",
-            entry: tree,
-        }
-        .keys(known)
+        Field { source, name: "file", entry: tree }.keys(known)
     }
 
     /// A value that may be absent; YAML's null counts as absent.
     pub(crate) fn get(&self, name: &str) -> Option<Field<'a>> {
         let (key, entry) = self.entries.iter().find(|(key, _)| key.name == name)?;
-        let field = Field {
-            source: self.source,
-            name: &key.name,
-            entry,
-        };
+        let field = Field { source: self.source, name: &key.name, entry };
         (!matches!(entry.value, Value::Null)).then_some(field)
     }
 
@@ -71,11 +62,7 @@ impl<'a> Keys<'a> {
     /// Every entry, for tables whose keys the user chooses.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Field<'a>> {
         let source = self.source;
-        self.entries.iter().map(move |(key, entry)| Field {
-            source,
-            name: &key.name,
-            entry,
-        })
+        self.entries.iter().map(move |(key, entry)| Field { source, name: &key.name, entry })
     }
 
     /// Every element of a list; none if the key is absent.
@@ -97,9 +84,7 @@ impl<'a> Field<'a> {
 
     /// A complaint, at this value.
     pub(crate) fn complain(&self, complaint: Complaint) -> ReadError {
-        self.source
-            .error_at(self.entry.at, complaint)
-            .in_field(self.name)
+        self.source.error_at(self.entry.at, complaint).in_field(self.name)
     }
 
     /// The value read from its text, be it a number or a string.
@@ -165,11 +150,7 @@ impl<'a> Field<'a> {
     /// The value as a table with these keys only.
     pub(crate) fn keys(&self, known: &[&'static str]) -> Result<Keys<'a>, ReadError> {
         let keys = self.any_keys()?;
-        match keys
-            .entries
-            .iter()
-            .find(|(key, _)| !known.contains(&key.name.as_str()))
-        {
+        match keys.entries.iter().find(|(key, _)| !known.contains(&key.name.as_str())) {
             None => Ok(keys),
             Some((key, _)) => {
                 let what = "is not a known key";
@@ -189,11 +170,7 @@ impl<'a> Field<'a> {
         let Value::Table(entries) = &self.entry.value else {
             return Err(self.wrong_kind("a table", "give keys and values"));
         };
-        Ok(Keys {
-            source: self.source,
-            at: self.entry.at,
-            entries,
-        })
+        Ok(Keys { source: self.source, at: self.entry.at, entries })
     }
 
     fn wrong_kind(&self, wanted: &str, way_out: &str) -> ReadError {

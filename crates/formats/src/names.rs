@@ -49,10 +49,7 @@ pub(crate) fn mig_profile(name: &str) -> Result<String, Complaint> {
         return Ok(name);
     }
     let what = format!("{} is not a MIG profile", quote(&name));
-    Err(Complaint::new(
-        what,
-        "give one such as \"1g.10gb\" or \"3g.40gb\"",
-    ))
+    Err(Complaint::new(what, "give one such as \"1g.10gb\" or \"3g.40gb\""))
 }
 
 /// The complaint about a name that is not on the list, with the one that was meant.

@@ -22,11 +22,7 @@ pub(crate) fn near<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Vec<
 }
 
 fn plain(word: &str) -> String {
-    word.chars()
-        .take(WORD_MAX)
-        .filter(|c| c.is_alphanumeric())
-        .collect::<String>()
-        .to_lowercase()
+    word.chars().take(WORD_MAX).filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase()
 }
 
 /// How far a name is off, smallest first; `None` if it is not close.
@@ -56,10 +52,7 @@ fn edits(one: &str, other: &str) -> usize {
                     && one[at - 1] == other[to - 2]
                     && one[at - 2] == other[to - 1];
                 let swapped = if swap { cell(2, 2) + 1 } else { usize::MAX };
-                replaced
-                    .min(swapped)
-                    .min(cell(1, 0) + 1)
-                    .min(cell(0, 1) + 1)
+                replaced.min(swapped).min(cell(1, 0) + 1).min(cell(0, 1) + 1)
             };
         }
     }

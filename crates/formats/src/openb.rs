@@ -25,14 +25,8 @@ const GPUS_MAX: u64 = 255;
 pub(crate) const NODE_COLUMNS: [&str; 5] = ["sn", "cpu_milli", "memory_mib", "gpu", "model"];
 pub(crate) const POD_COLUMNS: [&str; 5] =
     ["name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"];
-const POD_COLUMNS_OPTIONAL: [&str; 6] = [
-    "gpu_spec",
-    "qos",
-    "pod_phase",
-    "creation_time",
-    "deletion_time",
-    "scheduled_time",
-];
+const POD_COLUMNS_OPTIONAL: [&str; 6] =
+    ["gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time"];
 
 /// One row of a node list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +76,7 @@ pub fn reorder(rows: &[NodeRow], order: &[usize]) -> Result<Vec<NodeRow>, Compla
         Some(row) => Ok(row.clone()),
         None => {
             let what = format!("node position {at} does not exist or is there twice");
-            Err(Complaint::new(
-                what,
-                format!("give each of 0 to {} at most once", rows.len()),
-            ))
+            Err(Complaint::new(what, format!("give each of 0 to {} at most once", rows.len())))
         }
     };
     order.iter().map(take).collect()
@@ -155,11 +146,7 @@ fn arrival(row: &Row<'_>, owner: &Owner) -> Result<Arrival, ReadError> {
         array: None,
         latency_target_ms: None,
     };
-    Ok(Arrival {
-        at_ms,
-        runs_ms,
-        workload,
-    })
+    Ok(Arrival { at_ms, runs_ms, workload })
 }
 
 fn class(row: &Row<'_>) -> Result<Class, ReadError> {
@@ -181,23 +168,10 @@ fn gpus(row: &Row<'_>) -> Result<Option<GpuDemand>, ReadError> {
     let each = match row.amount("gpu_milli", GPU_MILLI_BELIEVED)? {
         0 => return Err(row.error("gpu_milli", "0 is no part of a GPU", "give 1 to 1000")),
         milli if milli >= WHOLE_MILLI => GpuAsk::Whole,
-        milli => GpuAsk::Fraction {
-            compute_milli: milli as u32,
-            memory_mib: 0,
-        },
+        milli => GpuAsk::Fraction { compute_milli: milli as u32, memory_mib: 0 },
     };
     let spec = ModelSet::parse(row.text("gpu_spec"));
-    let accepts = if spec == ModelSet::default() {
-        Vec::new()
-    } else {
-        vec![spec]
-    };
+    let accepts = if spec == ModelSet::default() { Vec::new() } else { vec![spec] };
     let (isolation, modes) = (Isolation::None, ModeSet::ALL);
-    Ok(Some(GpuDemand {
-        count,
-        each,
-        accepts,
-        isolation,
-        modes,
-    }))
+    Ok(Some(GpuDemand { count, each, accepts, isolation, modes }))
 }

@@ -41,11 +41,7 @@ impl Default for Synthesis {
     /// One whole GPU each, a job every two minutes: with the list's mean of 14,613 s that keeps about
     /// 122 GPUs busy.
     fn default() -> Self {
-        Self {
-            seed: 0,
-            gap_ms: 120_000,
-            gpu_milli: vec![1000],
-        }
+        Self { seed: 0, gap_ms: 120_000, gpu_milli: vec![1000] }
     }
 }
 
@@ -69,26 +65,17 @@ pub fn runtimes(source: &Source, synthesis: &Synthesis) -> Result<Trace, ReadErr
         };
         let each = match milli {
             1000 => GpuAsk::Whole,
-            compute_milli => GpuAsk::Fraction {
-                compute_milli,
-                memory_mib: 0,
-            },
+            compute_milli => GpuAsk::Fraction { compute_milli, memory_mib: 0 },
         };
         let workload = workload(at, format!("philly-{at}"), &owner, (at_ms, 1), (1, each));
-        Arrival {
-            at_ms,
-            runs_ms: Some(runs_ms),
-            workload,
-        }
+        Arrival { at_ms, runs_ms: Some(runs_ms), workload }
     };
-    Ok(Trace {
-        arrivals: runtimes.into_iter().enumerate().map(job).collect(),
-    })
+    Ok(Trace { arrivals: runtimes.into_iter().enumerate().map(job).collect() })
 }
 
 /// Reads Gavel's arrivals (`job_type,total_steps,arrival_s,workers`).
 ///
-/// A job's ids is its zero-based row; arrivals are sorted by time. Up to `gpus_per_node` workers sit
+/// A job's id is its zero-based row; arrivals are sorted by time. Up to `gpus_per_node` workers sit
 /// on one node, one GPU each; more become a gang of full nodes, or, where they do not fill nodes
 /// evenly, a gang of single GPUs. A job runs `total_steps` divided by its steps per second alone.
 ///
@@ -122,20 +109,8 @@ fn gavel_job(
         return Err(row.error("workers", "0 workers do nothing", "give 1 or more"));
     }
     let job = row.name("job_type")?;
-    let Some(rate) = throughputs.steps_per_s(job, workers) else {
-        let close = near(job, throughputs.jobs());
-        let names = if close.is_empty() {
-            throughputs.jobs().take(4).collect()
-        } else {
-            close
-        };
-        let what = format!("{} is not in the throughput table", quote(job));
-        return Err(row.error(
-            "job_type",
-            what,
-            format!("give one such as {}", names.join(", ")),
-        ));
-    };
+    let rate = throughputs.steps_per_s(job, workers);
+    let rate = rate.ok_or_else(|| no_rate(row, job, throughputs))?;
     let steps = row.amount("total_steps", STEPS_MAX)?;
     let runs_ms = (steps as f64 / rate * 1000.0).ceil() as u64;
     let at_ms = row.need_seconds_ms("arrival_s")?;
@@ -146,11 +121,14 @@ fn gavel_job(
     };
     let (at, name) = (row.number, format!("{job} #{}", row.number));
     let workload = workload(at, name, owner, (at_ms, members), (count, GpuAsk::Whole));
-    Ok(Arrival {
-        at_ms,
-        runs_ms: Some(runs_ms),
-        workload,
-    })
+    Ok(Arrival { at_ms, runs_ms: Some(runs_ms), workload })
+}
+
+fn no_rate(row: &Row<'_>, job: &str, throughputs: &Throughputs) -> ReadError {
+    let close = near(job, throughputs.jobs());
+    let names = if close.is_empty() { throughputs.jobs().take(4).collect() } else { close };
+    let what = format!("{} is not in the throughput table", quote(job));
+    row.error("job_type", what, format!("give one such as {}", names.join(", ")))
 }
 
 /// A training job that needs GPUs and nothing else.
@@ -162,13 +140,7 @@ fn workload(
     (count, each): (u32, GpuAsk),
 ) -> Workload {
     let (isolation, modes) = (Isolation::None, ModeSet::ALL);
-    let gpus = GpuDemand {
-        count,
-        each,
-        accepts: Vec::new(),
-        isolation,
-        modes,
-    };
+    let gpus = GpuDemand { count, each, accepts: Vec::new(), isolation, modes };
     Workload {
         id: WorkloadId(at as u64),
         name,
@@ -177,11 +149,7 @@ fn workload(
         priority: 0,
         submitted_ms,
         time_limit_ms: None,
-        demand: Demand {
-            cpu_milli: 0,
-            memory_mib: 0,
-            gpus: Some(gpus),
-        },
+        demand: Demand { cpu_milli: 0, memory_mib: 0, gpus: Some(gpus) },
         members,
         array: None,
         latency_target_ms: None,

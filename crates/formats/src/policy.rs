@@ -19,16 +19,8 @@ const MPS_TENANTS_MAX: u32 = 48;
 /// Most workloads looked at in one cycle.
 const DEPTH_MAX: u32 = 1_000_000;
 
-const KEYS: [&str; 8] = [
-    "placement",
-    "seed",
-    "weighted",
-    "modes",
-    "quotas",
-    "backfill",
-    "depth",
-    "time_limit_default",
-];
+const KEYS: [&str; 8] =
+    ["placement", "seed", "weighted", "modes", "quotas", "backfill", "depth", "time_limit_default"];
 
 /// Reads a policy file.
 ///
@@ -44,9 +36,7 @@ pub fn read(source: &Source) -> Result<Policy, ReadError> {
     }
     if let Some(field) = keys.get("quotas") {
         for owner in field.any_keys()?.iter() {
-            policy
-                .quotas
-                .insert(Owner::new(owner.name()), quota(&owner)?);
+            policy.quotas.insert(Owner::new(owner.name()), quota(&owner)?);
         }
     }
     if let Some(field) = keys.get("backfill") {
@@ -112,10 +102,7 @@ fn fill(affinity: &mut AffinityMatrix, field: &Field<'_>) -> Result<(), ReadErro
         for cell in row.any_keys()?.iter() {
             let other = names::class(cell.name()).map_err(|complaint| cell.complain(complaint))?;
             let milli = cell.read(|text| quantity::signed_milli(text, AFFINITY_MAX_MILLI))?;
-            if given
-                .iter()
-                .any(|(a, b, was)| (*a, *b) == (other, one) && *was != milli)
-            {
+            if given.iter().any(|(a, b, was)| (*a, *b) == (other, one) && *was != milli) {
                 let what = "differs from the same pair the other way round";
                 return Err(cell.error(what, "keep one of the two"));
             }
@@ -151,20 +138,15 @@ fn mode(item: &Field<'_>, defaults: &[SharingMode]) -> Result<SharingMode, ReadE
     let Some(field) = keys.get("tenants_max") else {
         return Ok(default_of(kind, defaults));
     };
-    let most = if kind == SharingKind::Mps {
-        MPS_TENANTS_MAX
-    } else {
-        u32::from(u8::MAX)
-    };
+    let most = if kind == SharingKind::Mps { MPS_TENANTS_MAX } else { u32::from(u8::MAX) };
     let tenants_max = field.count(1, most)? as u8;
     match kind {
         SharingKind::TimeSlice => Ok(SharingMode::TimeSlice { tenants_max }),
         SharingKind::Mps => Ok(SharingMode::Mps { tenants_max }),
         SharingKind::MemoryCapped => Ok(SharingMode::MemoryCapped { tenants_max }),
-        SharingKind::Exclusive | SharingKind::Mig => Err(field.error(
-            format!("{kind} has no limit of tenants to set"),
-            "leave it out",
-        )),
+        SharingKind::Exclusive | SharingKind::Mig => {
+            Err(field.error(format!("{kind} has no limit of tenants to set"), "leave it out"))
+        }
     }
 }
 
@@ -176,18 +158,12 @@ fn default_of(kind: SharingKind, defaults: &[SharingMode]) -> SharingMode {
 fn quota(owner: &Field<'_>) -> Result<Quota, ReadError> {
     let keys = owner.keys(&["gpus", "weight"])?;
     let gpus = |text: &str| {
-        let refuse = |_| {
-            Complaint::new(
-                format!("{text:?} is not a number of GPUs"),
-                "give 0 or more",
-            )
-        };
+        let refuse =
+            |_| Complaint::new(format!("{text:?} is not a number of GPUs"), "give 0 or more");
         quantity::cpu_milli(text).map_err(refuse)
     };
     Ok(Quota {
         gpu_milli_max: keys.read("gpus", gpus)?,
-        weight: keys
-            .get("weight")
-            .map_or(Ok(1), |field| field.count(1, 1_000_000))?,
+        weight: keys.get("weight").map_or(Ok(1), |field| field.count(1, 1_000_000))?,
     })
 }

@@ -39,27 +39,17 @@ fn memory(text: &str, unit_default: Option<&str>) -> Result<u64, Complaint> {
     const WAY_OUT: &str = "give a size such as \"16GiB\" or \"512M\"";
     let (number, unit) = split_unit(text);
     let unit = unit.to_ascii_lowercase();
-    let unit = if unit.is_empty() {
-        unit_default.unwrap_or("")
-    } else {
-        &unit
-    };
+    let unit = if unit.is_empty() { unit_default.unwrap_or("") } else { &unit };
     let kib = match unit {
         "k" | "kb" | "kib" => 1,
         "m" | "mb" | "mib" => 1 << 10,
         "g" | "gb" | "gib" => 1 << 20,
         "t" | "tb" | "tib" => 1 << 30,
         "" => {
-            return Err(Complaint::new(
-                format!("{} has no unit", quote(text)),
-                WAY_OUT,
-            ));
+            return Err(Complaint::new(format!("{} has no unit", quote(text)), WAY_OUT));
         }
         _ => {
-            return Err(Complaint::new(
-                format!("{} is not a size", quote(text)),
-                WAY_OUT,
-            ));
+            return Err(Complaint::new(format!("{} is not a size", quote(text)), WAY_OUT));
         }
     };
     let scaled = scale(number, kib).map_err(|fault| fault.complain(text, "a size", WAY_OUT))?;
@@ -81,14 +71,8 @@ pub fn share_milli(text: &str) -> Result<u32, Complaint> {
     let all = scaled.up() <= 1000;
     match u32::try_from(scaled.down) {
         Ok(milli) if all && milli > 0 => Ok(milli),
-        Ok(0) => Err(Complaint::new(
-            format!("{} is no share at all", quote(text)),
-            WAY_OUT,
-        )),
-        _ => Err(Complaint::new(
-            format!("{} is more than the whole", quote(text)),
-            WAY_OUT,
-        )),
+        Ok(0) => Err(Complaint::new(format!("{} is no share at all", quote(text)), WAY_OUT)),
+        _ => Err(Complaint::new(format!("{} is more than the whole", quote(text)), WAY_OUT)),
     }
 }
 
@@ -118,10 +102,7 @@ pub fn signed_milli(text: &str, most: u32) -> Result<i32, Complaint> {
     let scaled = scale(number, 1000).map_err(|fault| fault.complain(text, "a number", &way_out))?;
     match i32::try_from(scaled.down) {
         Ok(milli) if scaled.up() <= u128::from(most) => Ok(sign * milli),
-        _ => Err(Complaint::new(
-            format!("{} is out of range", quote(text)),
-            way_out,
-        )),
+        _ => Err(Complaint::new(format!("{} is out of range", quote(text)), way_out)),
     }
 }
 
@@ -136,29 +117,45 @@ pub fn seconds_ms(text: &str) -> Result<u64, Complaint> {
     within(scaled.up(), DURATION_MAX_MS, text, "give at most 100 years")
 }
 
+/// What to write for a length of time.
+const DURATION_WAY_OUT: &str = "give a time such as \"90s\", \"1h30m\", \"2d\" or \"01:30:00\"";
+
 /// A length of time with units, in ms: `90s`, `1h30m`, `1.5d`, `250ms`, or `[days-]hh:mm:ss`.
 ///
 /// # Errors
 /// No unit, an unknown one, or more than [`DURATION_MAX_MS`]. `mm:ss` is refused: people read it
 /// both ways.
 pub fn duration_ms(text: &str) -> Result<u64, Complaint> {
-    const WAY_OUT: &str = "give a time such as \"90s\", \"1h30m\", \"2d\" or \"01:30:00\"";
-    let refuse = |what: &str| Complaint::new(format!("{} {what}", quote(text)), WAY_OUT);
-    if text.contains(':') {
-        let (days, clock) = text.trim().split_once('-').unwrap_or(("0", text.trim()));
-        return match (whole(days), parts(clock).as_slice()) {
-            (Some(days), [h, m, s]) => clock_ms(days, *h, *m, *s).ok_or(refuse("is absurdly long")),
-            (Some(_), [_, _]) => Err(refuse("could be hours or minutes")),
-            _ => Err(refuse("is not a time")),
-        };
+    match text.trim() {
+        "" => Err(no_duration(text, "is not a time")),
+        clock if clock.contains(':') => long_clock_ms(clock),
+        units => units_ms(units),
     }
-    let mut rest = text.trim();
+}
+
+fn no_duration(text: &str, what: &str) -> Complaint {
+    Complaint::new(format!("{} {what}", quote(text)), DURATION_WAY_OUT)
+}
+
+/// `[days-]hh:mm:ss`.
+fn long_clock_ms(text: &str) -> Result<u64, Complaint> {
+    let (days, clock) = text.split_once('-').unwrap_or(("0", text));
+    match (whole(days), parts(clock).as_slice()) {
+        (Some(days), [h, m, s]) => {
+            clock_ms(days, *h, *m, *s).ok_or_else(|| no_duration(text, "is absurdly long"))
+        }
+        (Some(_), [_, _]) => Err(no_duration(text, "could be hours or minutes")),
+        _ => Err(no_duration(text, "is not a time")),
+    }
+}
+
+/// Numbers with units, one after the other.
+fn units_ms(text: &str) -> Result<u64, Complaint> {
+    let mut rest = text;
     let mut total: u128 = 0;
     while !rest.is_empty() {
         let (number, after) = split_unit(rest);
-        let end = after
-            .find(|c: char| !c.is_alphabetic())
-            .unwrap_or(after.len());
+        let end = after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len());
         let unit_ms = match &after[..end] {
             "ms" => 1,
             "s" | "sec" => SECOND_MS,
@@ -166,18 +163,13 @@ pub fn duration_ms(text: &str) -> Result<u64, Complaint> {
             "h" => HOUR_MS,
             "d" => DAY_MS,
             "w" => 7 * DAY_MS,
-            "" => return Err(refuse("has no unit")),
-            _ => return Err(refuse("is not a time")),
+            "" => return Err(no_duration(text, "has no unit")),
+            _ => return Err(no_duration(text, "is not a time")),
         };
-        let scaled = scale(number, u128::from(unit_ms));
-        let part = scaled
-            .map_err(|fault| fault.complain(text, "a time", WAY_OUT))?
-            .up();
-        total = total.saturating_add(part);
+        let part = scale(number, u128::from(unit_ms))
+            .map_err(|fault| fault.complain(text, "a time", DURATION_WAY_OUT))?;
+        total = total.saturating_add(part.up());
         rest = after[end..].trim_start();
-    }
-    if text.trim().is_empty() {
-        return Err(refuse("is not a time"));
     }
     within(total, DURATION_MAX_MS, text, "give at most 100 years")
 }
@@ -209,20 +201,13 @@ pub fn slurm_time_ms(text: &str) -> Result<Option<u64>, Complaint> {
     match found {
         Some(0) => Ok(None),
         Some(ms) => Ok(Some(ms)),
-        None => Err(Complaint::new(
-            format!("{} is not a Slurm time", quote(text)),
-            WAY_OUT,
-        )),
+        None => Err(Complaint::new(format!("{} is not a Slurm time", quote(text)), WAY_OUT)),
     }
 }
 
 /// The numbers of a clock; empty if one is none.
 fn parts(clock: &str) -> Vec<u64> {
-    clock
-        .split(':')
-        .map(whole)
-        .collect::<Option<_>>()
-        .unwrap_or_default()
+    clock.split(':').map(whole).collect::<Option<_>>().unwrap_or_default()
 }
 
 fn whole(text: &str) -> Option<u64> {
@@ -231,16 +216,9 @@ fn whole(text: &str) -> Option<u64> {
 }
 
 fn clock_ms(days: u64, hours: u64, minutes: u64, seconds: u64) -> Option<u64> {
-    let amounts = [
-        (days, DAY_MS),
-        (hours, HOUR_MS),
-        (minutes, MINUTE_MS),
-        (seconds, SECOND_MS),
-    ];
+    let amounts = [(days, DAY_MS), (hours, HOUR_MS), (minutes, MINUTE_MS), (seconds, SECOND_MS)];
     let sum = amounts.iter().try_fold(0u64, |sum, (count, unit)| {
-        count
-            .checked_mul(*unit)
-            .and_then(|part| sum.checked_add(part))
+        count.checked_mul(*unit).and_then(|part| sum.checked_add(part))
     });
     sum.filter(|ms| *ms <= DURATION_MAX_MS)
 }

@@ -52,20 +52,13 @@ pub fn read(source: &Source, shard_mib: u64) -> Result<Script, ReadError> {
     let memory_mib = memory_mib(&directives, cpus, gpu_count, &mut warnings)?;
     let workload = Workload {
         id: WorkloadId(0),
-        name: directives
-            .text("job-name")
-            .unwrap_or(source.file_name())
-            .to_string(),
+        name: directives.text("job-name").unwrap_or(source.file_name()).to_string(),
         owner: Owner::new(directives.text("account").unwrap_or(OWNER_DEFAULT)),
         class: Class::Batch,
         priority: priority(&directives)?,
         submitted_ms: 0,
         time_limit_ms: directives.read("time", quantity::slurm_time_ms)?.flatten(),
-        demand: Demand {
-            cpu_milli: cpus * 1000,
-            memory_mib,
-            gpus,
-        },
+        demand: Demand { cpu_milli: cpus * 1000, memory_mib, gpus },
         members: spread.members,
         array: None,
         latency_target_ms: None,
@@ -74,11 +67,7 @@ pub fn read(source: &Source, shard_mib: u64) -> Result<Script, ReadError> {
         Some(array) => array.tasks(workload.id, &workload),
         None => vec![workload],
     };
-    Ok(Script {
-        workloads,
-        ignored: directives.ignored,
-        warnings,
-    })
+    Ok(Script { workloads, ignored: directives.ignored, warnings })
 }
 
 /// Nodes and tasks per node. Without `--nodes` the tasks stay on one node, unless
@@ -88,14 +77,12 @@ fn spread(directives: &Directives<'_>) -> Result<Spread, ReadError> {
     let tasks = directives.read("ntasks", count)?;
     let per_node = directives.read("ntasks-per-node", count)?;
     Ok(match (nodes, tasks, per_node) {
-        (Some(members), Some(tasks), None) => Spread {
-            members,
-            tasks_per_member: tasks.div_ceil(members),
-        },
-        (None, Some(tasks), Some(per_node)) => Spread {
-            members: tasks.div_ceil(per_node),
-            tasks_per_member: per_node.min(tasks),
-        },
+        (Some(members), Some(tasks), None) => {
+            Spread { members, tasks_per_member: tasks.div_ceil(members) }
+        }
+        (None, Some(tasks), Some(per_node)) => {
+            Spread { members: tasks.div_ceil(per_node), tasks_per_member: per_node.min(tasks) }
+        }
         (members, tasks, per_node) => Spread {
             members: members.unwrap_or(1),
             tasks_per_member: per_node.or(tasks).unwrap_or(1),
@@ -113,10 +100,7 @@ fn cpus(directives: &Directives<'_>, tasks: u32, gpus: u32) -> Result<u64, ReadE
             return Err(directives.complain("cpus-per-gpu", complaint));
         }
         (None, Some(per_gpu)) if gpus > 0 => ("cpus-per-gpu", u64::from(per_gpu) * u64::from(gpus)),
-        (per_task, _) => (
-            "cpus-per-task",
-            u64::from(per_task.unwrap_or(1)) * u64::from(tasks),
-        ),
+        (per_task, _) => ("cpus-per-task", u64::from(per_task.unwrap_or(1)) * u64::from(tasks)),
     };
     if cpus > CPU_MAX_MILLI / 1000 {
         let what = format!("asks for {cpus} CPUs on one node");
@@ -132,15 +116,8 @@ fn memory_mib(
     gpus: u32,
     warnings: &mut Vec<String>,
 ) -> Result<u64, ReadError> {
-    let options = [
-        ("mem", 1),
-        ("mem-per-cpu", cpus),
-        ("mem-per-gpu", u64::from(gpus)),
-    ];
-    let given: Vec<_> = options
-        .into_iter()
-        .filter(|(option, _)| directives.has(option))
-        .collect();
+    let options = [("mem", 1), ("mem-per-cpu", cpus), ("mem-per-gpu", u64::from(gpus))];
+    let given: Vec<_> = options.into_iter().filter(|(option, _)| directives.has(option)).collect();
     let Some((option, times)) = given.first().copied() else {
         return Ok(0);
     };
@@ -148,13 +125,9 @@ fn memory_mib(
         let complaint = Complaint::new(format!("contradicts --{option}"), "keep one of the two");
         return Err(directives.complain(second, complaint));
     }
-    let each = directives
-        .read(option, quantity::slurm_memory_mib)?
-        .unwrap_or(0);
+    let each = directives.read(option, quantity::slurm_memory_mib)?.unwrap_or(0);
     if each == 0 {
-        warnings.push(format!(
-            "--{option}=0 means all memory to Slurm; hotpot books none"
-        ));
+        warnings.push(format!("--{option}=0 means all memory to Slurm; hotpot books none"));
     }
     let total = each.checked_mul(times).filter(|mib| *mib <= MEMORY_MAX_MIB);
     total.ok_or_else(|| {
@@ -167,10 +140,7 @@ fn memory_mib(
 fn priority(directives: &Directives<'_>) -> Result<i32, ReadError> {
     let number = |text: &str| {
         let refuse = |_| {
-            Complaint::new(
-                format!("{} is not a whole number", quote(text)),
-                "give one such as 100",
-            )
+            Complaint::new(format!("{} is not a whole number", quote(text)), "give one such as 100")
         };
         text.parse::<i64>().map_err(refuse)
     };
@@ -188,15 +158,9 @@ fn priority(directives: &Directives<'_>) -> Result<i32, ReadError> {
 }
 
 fn count(text: &str) -> Result<u32, Complaint> {
-    let number = text
-        .parse::<u32>()
-        .ok()
-        .filter(|number| (1..=COUNT_MAX).contains(number));
+    let number = text.parse::<u32>().ok().filter(|number| (1..=COUNT_MAX).contains(number));
     number.ok_or_else(|| {
-        Complaint::new(
-            format!("{} is not a count", quote(text)),
-            format!("give 1 to {COUNT_MAX}"),
-        )
+        Complaint::new(format!("{} is not a count", quote(text)), format!("give 1 to {COUNT_MAX}"))
     })
 }
 

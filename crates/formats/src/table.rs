@@ -30,17 +30,12 @@ pub(crate) struct Row<'a> {
 pub(crate) fn header(source: &Source) -> Vec<String> {
     let mut reader = reader(source);
     let headers = reader.headers();
-    headers.map_or(Vec::new(), |names| {
-        names.iter().map(str::to_string).collect()
-    })
+    headers.map_or(Vec::new(), |names| names.iter().map(str::to_string).collect())
 }
 
 fn reader(source: &Source) -> csv::Reader<&[u8]> {
     // Rows of another length are found by `next`, which can say more about them.
-    ReaderBuilder::new()
-        .trim(Trim::All)
-        .flexible(true)
-        .from_reader(source.text().as_bytes())
+    ReaderBuilder::new().trim(Trim::All).flexible(true).from_reader(source.text().as_bytes())
 }
 
 impl<'a> Table<'a> {
@@ -62,28 +57,18 @@ impl<'a> Table<'a> {
             };
             return Err(source.complain(1, name, complaint));
         }
-        if let Some(name) = required
-            .iter()
-            .find(|name| !header.iter().any(|have| have == *name))
-        {
+        if let Some(name) = required.iter().find(|name| !header.iter().any(|have| have == *name)) {
             let way_out = format!("name it in the first line; needed: {}", required.join(", "));
             return Err(source.complain(1, name, Complaint::new("the column is missing", way_out)));
         }
         let record = StringRecord::new();
-        Ok(Self {
-            source,
-            reader: reader(source),
-            header,
-            record,
-            rows: 0,
-        })
+        Ok(Self { source, reader: reader(source), header, record, rows: 0 })
     }
 
     /// The next row; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Row<'_>>, ReadError> {
         let more = self.reader.read_record(&mut self.record).map_err(|error| {
-            self.source
-                .error(format!("is not CSV ({error})"), "check its quotes")
+            self.source.error(format!("is not CSV ({error})"), "check its quotes")
         })?;
         if !more {
             return self.end();
@@ -99,14 +84,8 @@ impl<'a> Table<'a> {
         if row.record.len() == row.header.len() {
             return Ok(Some(row));
         }
-        let what = format!(
-            "{} fields, {} column names",
-            row.record.len(),
-            row.header.len()
-        );
-        let error = row
-            .source
-            .error(what, "give every row one value per column");
+        let what = format!("{} fields, {} column names", row.record.len(), row.header.len());
+        let error = row.source.error(what, "give every row one value per column");
         Err(error.at_line(row.line))
     }
 
@@ -114,10 +93,7 @@ impl<'a> Table<'a> {
         if self.rows > 0 {
             return Ok(None);
         }
-        Err(self.source.error(
-            "has a header and no rows",
-            "check that it was written to the end",
-        ))
+        Err(self.source.error("has a header and no rows", "check that it was written to the end"))
     }
 }
 
@@ -131,18 +107,15 @@ fn line_of(source: &Source, record: &StringRecord) -> usize {
     let rest = source.text().as_bytes().get(offset..).unwrap_or_default();
     let skipped = rest.iter().take_while(|byte| [b'\r', b'\n'].contains(byte));
     let ends = skipped.filter(|byte| **byte == b'\n').count();
-    usize::try_from(position.line())
-        .unwrap_or(usize::MAX)
-        .saturating_add(ends)
+    usize::try_from(position.line()).unwrap_or(usize::MAX).saturating_add(ends)
 }
 
 fn unknown_column(name: &str, known: &[&str]) -> Complaint {
     let list = known.join(", ");
     match nearest(name, known) {
-        Some(meant) => Complaint::new(
-            "not a known column",
-            format!("did you mean {meant}? known: {list}"),
-        ),
+        Some(meant) => {
+            Complaint::new("not a known column", format!("did you mean {meant}? known: {list}"))
+        }
         None => Complaint::new("not a known column", format!("remove it; known: {list}")),
     }
 }
@@ -161,8 +134,7 @@ impl Row<'_> {
         what: impl Into<String>,
         way_out: impl Into<String>,
     ) -> ReadError {
-        self.source
-            .complain(self.line, column, Complaint::new(what, way_out))
+        self.source.complain(self.line, column, Complaint::new(what, way_out))
     }
 
     /// A value that must not be empty.

@@ -41,9 +41,7 @@ impl Source {
         };
         let file = File::open(path).map_err(refuse)?;
         let mut bytes = Vec::new();
-        file.take(SIZE_MAX_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(refuse)?;
+        file.take(SIZE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(refuse)?;
         Self::from_bytes(&name, bytes)
     }
 
@@ -62,17 +60,11 @@ impl Source {
     /// # Errors
     /// As [`Source::open`].
     pub fn within(name: &str, bytes: Vec<u8>, size_max: u64) -> Result<Self, ReadError> {
-        let bytes = if bytes.starts_with(&GZIP_MAGIC) {
-            unpack(name, &bytes, size_max)?
-        } else {
-            bytes
-        };
+        let bytes =
+            if bytes.starts_with(&GZIP_MAGIC) { unpack(name, &bytes, size_max)? } else { bytes };
         if bytes.len() as u64 > size_max {
             let what = format!("is longer than {size_max} bytes");
-            return Err(ReadError::of_file(
-                name,
-                Complaint::new(what, "split it or sample it"),
-            ));
+            return Err(ReadError::of_file(name, Complaint::new(what, "split it or sample it")));
         }
         let text = String::from_utf8(bytes).map_err(|error| not_utf8(name, &error))?;
         let text = match text.strip_prefix(BYTE_ORDER_MARK) {
@@ -83,10 +75,7 @@ impl Source {
             let complaint = Complaint::new("is empty", "check the path, or write the file anew");
             return Err(ReadError::of_file(name, complaint));
         }
-        Ok(Self {
-            name: name.to_string(),
-            text,
-        })
+        Ok(Self { name: name.to_string(), text })
     }
 
     /// The name by which errors call it.
@@ -108,9 +97,7 @@ impl Source {
     /// Lower-case extension, `.gz` aside; empty without one.
     pub fn extension(&self) -> String {
         let parts = self.file_name().rsplit_once('.');
-        parts.map_or(String::new(), |(_, extension)| {
-            extension.to_ascii_lowercase()
-        })
+        parts.map_or(String::new(), |(_, extension)| extension.to_ascii_lowercase())
     }
 
     /// A line by its one-based number; empty past the end.
@@ -125,9 +112,7 @@ impl Source {
 
     /// An error about a value in a one-based line.
     pub(crate) fn complain(&self, line: usize, field: &str, complaint: Complaint) -> ReadError {
-        ReadError::of_file(&self.name, complaint)
-            .at_line(line)
-            .in_field(field)
+        ReadError::of_file(&self.name, complaint).at_line(line).in_field(field)
     }
 }
 
@@ -150,10 +135,7 @@ fn not_utf8(name: &str, error: &std::string::FromUtf8Error) -> ReadError {
     let valid = error.utf8_error().valid_up_to();
     let before = &error.as_bytes()[..valid];
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-    let end = before
-        .rsplit(|byte| *byte == b'\n')
-        .next()
-        .unwrap_or_default();
+    let end = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
     let bad = error.as_bytes().get(valid).copied().unwrap_or_default();
     let shown = quote(&String::from_utf8_lossy(end));
     let what = format!("byte 0x{bad:02x} after {shown} is not UTF-8");

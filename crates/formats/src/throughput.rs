@@ -43,11 +43,7 @@ impl Throughputs {
             let rate = rates.get("null").and_then(Value::as_f64);
             let usable = rate.filter(|rate| rate.is_finite() && *rate > 0.0);
             if let (Some((job, workers)), Some(rate)) = (job_and_workers(key), usable) {
-                table
-                    .alone
-                    .entry(job.to_string())
-                    .or_default()
-                    .insert(workers, rate);
+                table.alone.entry(job.to_string()).or_default().insert(workers, rate);
             }
         }
         match table.alone.is_empty() {
@@ -74,10 +70,7 @@ impl Throughputs {
 
 /// Splits `('ResNet-18 (batch size 16)', 1)`; zero workers count as no key.
 fn job_and_workers(key: &str) -> Option<(&str, u32)> {
-    let (job, workers) = key
-        .strip_prefix("('")?
-        .strip_suffix(')')?
-        .rsplit_once("', ")?;
+    let (job, workers) = key.strip_prefix("('")?.strip_suffix(')')?.rsplit_once("', ")?;
     let workers: u32 = workers.trim().parse().ok()?;
     (workers > 0).then_some((job, workers))
 }

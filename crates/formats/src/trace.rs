@@ -113,9 +113,7 @@ pub fn kind(source: &Source) -> Result<TraceKind, ReadError> {
     let header = table::header(source);
     // Half of the columns will do: the reader then names what is missing or wrong.
     let is = |columns: &[&str]| {
-        let found = columns
-            .iter()
-            .filter(|column| header.iter().any(|name| name == *column));
+        let found = columns.iter().filter(|column| header.iter().any(|name| name == *column));
         2 * found.count() >= columns.len() && !header.is_empty()
     };
     if is(&openb::NODE_COLUMNS) && header.iter().any(|name| name == "sn") {
@@ -159,19 +157,12 @@ fn sbatch_trace(
 ) -> Result<Trace, ReadError> {
     let script = sbatch::read(source, options.shard_mib)?;
     notes.extend(script.warnings);
-    notes.extend(
-        script
-            .ignored
-            .iter()
-            .map(|option| format!("ignored: {option}")),
-    );
+    notes.extend(script.ignored.iter().map(|option| format!("ignored: {option}")));
     notes.push("every task is taken to run for its whole time limit".to_string());
     let arrival = |workload: model::Workload| Arrival {
         at_ms: workload.submitted_ms,
         runs_ms: workload.time_limit_ms,
         workload,
     };
-    Ok(Trace {
-        arrivals: script.workloads.into_iter().map(arrival).collect(),
-    })
+    Ok(Trace { arrivals: script.workloads.into_iter().map(arrival).collect() })
 }

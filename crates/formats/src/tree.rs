@@ -5,6 +5,7 @@
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use toml_parser::lexer::TokenKind;
 
 use crate::error::{Complaint, ReadError};
 use crate::text::Source;
@@ -59,15 +60,21 @@ impl Source {
     }
 }
 
+/// Parts that a dotted TOML key may have. The parser bounds nesting by brackets but not by dots, and
+/// each dot is a table in a table.
+const KEY_PARTS_MAX: usize = 8;
+
 fn parse_toml(source: &Source) -> Result<Entry, ReadError> {
     let lines = Lines::of(source.text());
+    if let Some(offset) = long_key(source.text()) {
+        let what = format!("is a key of more than {KEY_PARTS_MAX} parts");
+        let complaint = Complaint::new(what, "shorten it: no key here has more than three");
+        return Err(source.error_at(lines.spot(offset), complaint));
+    }
     match DeTable::parse(source.text()) {
         Ok(table) => {
             let value = Value::Table(toml_table(table.get_ref(), &lines));
-            Ok(Entry {
-                at: Spot { line: 1, column: 1 },
-                value,
-            })
+            Ok(Entry { at: Spot { line: 1, column: 1 }, value })
         }
         Err(error) => {
             let at = lines.spot(error.span().map_or(0, |span| span.start));
@@ -77,13 +84,38 @@ fn parse_toml(source: &Source) -> Result<Entry, ReadError> {
     }
 }
 
+/// Where a key has too many parts, as a byte offset.
+fn long_key(text: &str) -> Option<usize> {
+    let mut dots = 0;
+    let tokens = toml_parser::Source::new(text).lex();
+    let too_many = |token: &toml_parser::lexer::Token| {
+        dots = match token.kind() {
+            TokenKind::Dot => dots + 1,
+            TokenKind::Equals
+            | TokenKind::Comma
+            | TokenKind::LeftSquareBracket
+            | TokenKind::RightSquareBracket
+            | TokenKind::LeftCurlyBracket
+            | TokenKind::RightCurlyBracket
+            | TokenKind::Comment
+            | TokenKind::Newline
+            | TokenKind::Eof => 0,
+            TokenKind::Whitespace
+            | TokenKind::LiteralString
+            | TokenKind::BasicString
+            | TokenKind::MlLiteralString
+            | TokenKind::MlBasicString
+            | TokenKind::Atom => dots,
+        };
+        dots >= KEY_PARTS_MAX
+    };
+    tokens.into_iter().find(too_many).map(|token| token.span().start())
+}
+
 fn toml_table(table: &DeTable<'_>, lines: &Lines<'_>) -> Vec<(Key, Entry)> {
     let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
         let name: &std::borrow::Cow<'_, str> = key.get_ref();
-        let key = Key {
-            at: lines.spot(key.span().start),
-            name: name.to_string(),
-        };
+        let key = Key { at: lines.spot(key.span().start), name: name.to_string() };
         (key, toml_value(value, lines))
     };
     table.iter().map(entry).collect()
@@ -126,23 +158,13 @@ struct Lines<'a> {
 impl<'a> Lines<'a> {
     fn of(text: &'a str) -> Self {
         let ends = text.match_indices('\n').map(|(at, _)| at + 1);
-        Self {
-            text,
-            starts: std::iter::once(0).chain(ends).collect(),
-        }
+        Self { text, starts: std::iter::once(0).chain(ends).collect() }
     }
 
     fn spot(&self, offset: usize) -> Spot {
         let line = self.starts.partition_point(|start| *start <= offset);
-        let start = self
-            .starts
-            .get(line.saturating_sub(1))
-            .copied()
-            .unwrap_or(0);
+        let start = self.starts.get(line.saturating_sub(1)).copied().unwrap_or(0);
         let before = self.text.get(start..offset).unwrap_or("");
-        Spot {
-            line,
-            column: before.chars().count() + 1,
-        }
+        Spot { line, column: before.chars().count() + 1 }
     }
 }

@@ -81,22 +81,11 @@ pub fn read(source: &Source) -> Result<Trace, ReadError> {
 fn draft(item: &Field<'_>) -> Result<Draft, ReadError> {
     let keys = item.keys(&KEYS)?;
     let array = keys.read("array", ArraySpec::parse)?;
-    let copies = keys
-        .get("count")
-        .map(|field| field.count(1, WORKLOADS_MAX as u32))
-        .transpose()?;
+    let copies = keys.get("count").map(|field| field.count(1, WORKLOADS_MAX as u32)).transpose()?;
     let at_ms = keys.read("submit", quantity::duration_ms)?.unwrap_or(0);
     let runs_ms = keys.read("runs", quantity::duration_ms)?;
     let workload = workload(&keys, at_ms)?;
-    Ok(Draft {
-        arrival: Arrival {
-            at_ms,
-            runs_ms,
-            workload,
-        },
-        copies,
-        array,
-    })
+    Ok(Draft { arrival: Arrival { at_ms, runs_ms, workload }, copies, array })
 }
 
 fn workload(keys: &Keys<'_>, submitted_ms: u64) -> Result<Workload, ReadError> {
@@ -133,20 +122,11 @@ fn time_limit(keys: &Keys<'_>) -> Result<Option<u64>, ReadError> {
 }
 
 fn priority(text: &str) -> Result<i32, crate::Complaint> {
-    let number = text
-        .trim()
-        .parse::<i64>()
-        .ok()
-        .filter(|number| number.abs() <= PRIORITY_MAX);
-    number
-        .and_then(|number| i32::try_from(number).ok())
-        .ok_or_else(|| {
-            let what = format!("{} is not a priority", crate::error::quote(text));
-            crate::Complaint::new(
-                what,
-                format!("give a whole number from -{0} to {0}", PRIORITY_MAX),
-            )
-        })
+    let number = text.trim().parse::<i64>().ok().filter(|number| number.abs() <= PRIORITY_MAX);
+    number.and_then(|number| i32::try_from(number).ok()).ok_or_else(|| {
+        let what = format!("{} is not a priority", crate::error::quote(text));
+        crate::Complaint::new(what, format!("give a whole number from -{0} to {0}", PRIORITY_MAX))
+    })
 }
 
 impl Draft {
@@ -160,10 +140,7 @@ impl Draft {
     fn expand(&self, arrivals: &mut Vec<Arrival>) {
         for copy in 0..self.copies.unwrap_or(1) {
             let id = WorkloadId(arrivals.len() as u64);
-            let mut workload = Workload {
-                id,
-                ..self.arrival.workload.clone()
-            };
+            let mut workload = Workload { id, ..self.arrival.workload.clone() };
             if self.copies.is_some() {
                 workload.name = format!("{}-{copy}", workload.name);
             }
@@ -172,11 +149,7 @@ impl Draft {
                 None => vec![workload],
             };
             let Arrival { at_ms, runs_ms, .. } = self.arrival;
-            let arrival = |workload| Arrival {
-                at_ms,
-                runs_ms,
-                workload,
-            };
+            let arrival = |workload| Arrival { at_ms, runs_ms, workload };
             arrivals.extend(workloads.into_iter().map(arrival));
         }
     }

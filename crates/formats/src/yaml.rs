@@ -12,9 +12,15 @@ use crate::error::{Complaint, ReadError};
 use crate::text::Source;
 use crate::tree::{Entry, Key, Spot, Value};
 
+/// Lists and tables within one another; the files described here need four.
+const DEPTH_MAX: usize = 16;
+
 /// The file as a tree.
 pub(crate) fn parse(source: &Source) -> Result<Entry, ReadError> {
-    match serde_saphyr::from_str::<Spanned<Value>>(source.text()) {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
+    };
+    match serde_saphyr::from_str_with_options::<Spanned<Value>>(source.text(), options) {
         Ok(value) => Ok(entry(value)),
         Err(error) => {
             let at = spot(error.location().unwrap_or(Location::UNKNOWN));
@@ -29,18 +35,12 @@ pub(crate) fn parse(source: &Source) -> Result<Entry, ReadError> {
 }
 
 fn entry(spanned: Spanned<Value>) -> Entry {
-    Entry {
-        at: spot(spanned.referenced),
-        value: spanned.value,
-    }
+    Entry { at: spot(spanned.referenced), value: spanned.value }
 }
 
 fn spot(location: Location) -> Spot {
     let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX).max(1);
-    Spot {
-        line: number(location.line()),
-        column: number(location.column()),
-    }
+    Spot { line: number(location.line()), column: number(location.column()) }
 }
 
 impl<'de> Deserialize<'de> for Value {
@@ -102,19 +102,10 @@ impl<'de> Visitor<'de> for AnyValue {
         let mut table: Vec<(Key, Entry)> = Vec::new();
         while let Some(key) = items.next_key::<Spanned<String>>()? {
             if table.iter().any(|(known, _)| known.name == key.value) {
-                return Err(A::Error::custom(format!(
-                    "key {:?} stands twice",
-                    key.value
-                )));
+                return Err(A::Error::custom(format!("key {:?} stands twice", key.value)));
             }
             let value = items.next_value::<Spanned<Value>>()?;
-            table.push((
-                Key {
-                    at: spot(key.referenced),
-                    name: key.value,
-                },
-                entry(value),
-            ));
+            table.push((Key { at: spot(key.referenced), name: key.value }, entry(value)));
         }
         Ok(Value::Table(table))
     }

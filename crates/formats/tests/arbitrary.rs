@@ -47,18 +47,10 @@ fn read_all(bytes: &[u8]) {
 }
 
 fn valid() -> Vec<Vec<u8>> {
-    let shipped = [
-        "fleet.toml",
-        "fleet.yaml",
-        "workloads.toml",
-        "workloads.yaml",
-        "policy.toml",
-    ];
+    let shipped = ["fleet.toml", "fleet.yaml", "workloads.toml", "workloads.yaml", "policy.toml"];
     let shipped = shipped.into_iter().chain(["embed.sbatch"]);
     let shipped = shipped.map(|name| example(name).text().as_bytes().to_vec());
-    shipped
-        .chain([OPENB, NODES, GAVEL, TABLE].map(|text| text.as_bytes().to_vec()))
-        .collect()
+    shipped.chain([OPENB, NODES, GAVEL, TABLE].map(|text| text.as_bytes().to_vec())).collect()
 }
 
 /// Bytes that mean something to one of the formats.

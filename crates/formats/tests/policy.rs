@@ -13,11 +13,8 @@ fn read_policy(text: &str) -> Result<Policy, String> {
 #[test]
 fn policy_of_the_example() {
     let policy = policy::read(&example("policy.toml")).unwrap();
-    let Placement::Weighted {
-        memory_weight_milli,
-        affinity_weight_milli,
-        affinity,
-    } = &policy.placement
+    let Placement::Weighted { memory_weight_milli, affinity_weight_milli, affinity } =
+        &policy.placement
     else {
         panic!("{:?}", policy.placement)
     };
@@ -31,62 +28,29 @@ fn policy_of_the_example() {
     ];
     assert_eq!(policy.modes, modes);
     let quota = policy.quota(&Owner::new("nlp"));
-    assert_eq!(
-        quota,
-        Quota {
-            gpu_milli_max: Some(16_000),
-            weight: 2
-        }
-    );
-    assert_eq!(
-        policy.quota(&Owner::new("search")).gpu_milli_max,
-        Some(4500)
-    );
+    assert_eq!(quota, Quota { gpu_milli_max: Some(16_000), weight: 2 });
+    assert_eq!(policy.quota(&Owner::new("search")).gpu_milli_max, Some(4500));
     assert_eq!((policy.backfill, policy.depth), (true, 512));
     let short = read_policy("placement = 'random'\nseed = 7\nbackfill = false\n").unwrap();
-    assert_eq!(
-        (short.placement, short.backfill),
-        (Placement::Random { seed: 7 }, false)
-    );
-    assert_eq!(
-        read_policy("placement = 'fgd'\n").unwrap(),
-        Policy::new(Placement::Fgd)
-    );
+    assert_eq!((short.placement, short.backfill), (Placement::Random { seed: 7 }, false));
+    assert_eq!(read_policy("placement = 'fgd'\n").unwrap(), Policy::new(Placement::Fgd));
 }
 
 /// Keys of an entry, and how the message about them begins.
 const KEYS_REFUSED: &[(&str, &str)] = &[
-    (
-        "backfil = true",
-        "p.toml:2: backfil: is not a known key; did you mean backfill?",
-    ),
-    (
-        "backfill = 1",
-        "p.toml:2: backfill: \"1\" is not a yes or no",
-    ),
+    ("backfil = true", "p.toml:2: backfil: is not a known key; did you mean backfill?"),
+    ("backfill = 1", "p.toml:2: backfill: \"1\" is not a yes or no"),
     ("depth = 0", "p.toml:2: depth: 0 is out of range"),
-    (
-        "seed = 4",
-        "p.toml:2: seed: counts for random placement only",
-    ),
+    ("seed = 4", "p.toml:2: seed: counts for random placement only"),
     ("modes = []", "p.toml:2: modes: names no mode"),
     ("modes = ['mps', 'mps']", "p.toml:2: modes: names mps twice"),
     (
         "modes = [{ mode = 'mps', tenants_max = 49 }]",
         "p.toml:2: tenants_max: 49 is out of range; give 1 to 48",
     ),
-    (
-        "modes = [{ mode = 'mig', tenants_max = 2 }]",
-        "p.toml:2: tenants_max: mig has no limit",
-    ),
-    (
-        "time_limit_default = '0h'",
-        "p.toml:2: time_limit_default: leaves no time",
-    ),
-    (
-        "weighted = { memory_weight = 1e9 }",
-        "p.toml:2: memory_weight: ",
-    ),
+    ("modes = [{ mode = 'mig', tenants_max = 2 }]", "p.toml:2: tenants_max: mig has no limit"),
+    ("time_limit_default = '0h'", "p.toml:2: time_limit_default: leaves no time"),
+    ("weighted = { memory_weight = 1e9 }", "p.toml:2: memory_weight: "),
     (
         "[weighted.affinity]\ntraining = { batch = 2 }",
         "p.toml:3: batch: \"2\" is out of range; give a number from -1 to 1",
@@ -99,14 +63,8 @@ const KEYS_REFUSED: &[(&str, &str)] = &[
         "[weighted.affinity]\nbatch = { service = 1 }\nservice = { batch = 0.5 }",
         "p.toml:4: batch: differs from the same pair",
     ),
-    (
-        "[quotas]\na = { gpus = -1 }",
-        "p.toml:3: gpus: \"-1\" is not a number of GPUs",
-    ),
-    (
-        "[quotas]\na = { weight = 0 }",
-        "p.toml:3: weight: 0 is out of range",
-    ),
+    ("[quotas]\na = { gpus = -1 }", "p.toml:3: gpus: \"-1\" is not a number of GPUs"),
+    ("[quotas]\na = { weight = 0 }", "p.toml:3: weight: 0 is out of range"),
     ("[quotas]\na = 4", "p.toml:3: a: \"4\" is not a table"),
 ];
 

@@ -29,14 +29,9 @@ fn memory_is_read_in_powers_of_1024_and_rounded_up() {
 
 #[test]
 fn shares_are_read_in_thousandths_and_rounded_down() {
-    for (text, milli) in [
-        ("20%", 200),
-        ("0.5", 500),
-        ("0.3333", 333),
-        ("1", 1000),
-        ("100%", 1000),
-        ("33.3 %", 333),
-    ] {
+    for (text, milli) in
+        [("20%", 200), ("0.5", 500), ("0.3333", 333), ("1", 1000), ("100%", 1000), ("33.3 %", 333)]
+    {
         assert_eq!(share_milli(text), Ok(milli), "{text}");
     }
 }
@@ -124,10 +119,7 @@ fn nonsense_is_refused_with_a_way_out() {
     ];
     for (at, result) in refused.into_iter().enumerate() {
         let complaint = result.expect_err(&format!("case {at}"));
-        assert!(
-            complaint.way_out.starts_with("give "),
-            "case {at}: {complaint}"
-        );
+        assert!(complaint.way_out.starts_with("give "), "case {at}: {complaint}");
         assert!(complaint.what.len() < 200, "case {at}: {complaint}");
     }
 }

@@ -8,10 +8,7 @@ use model::{ArrayMember, GpuAsk, GpuDemand, ModeSet, SharingKind, Workload, Work
 use support::{example, source};
 
 fn script(options: &str) -> Result<Script, String> {
-    let lines: String = options
-        .lines()
-        .map(|line| format!("#SBATCH {line}\n"))
-        .collect();
+    let lines: String = options.lines().map(|line| format!("#SBATCH {line}\n")).collect();
     let text = format!("#!/bin/bash\n{lines}\nsrun ./a.out\n");
     sbatch::read(&source("jobs/job.sbatch", &text), 2048).map_err(|error| error.to_string())
 }
@@ -27,10 +24,7 @@ fn gpus(options: &str) -> GpuDemand {
 }
 
 fn fraction(compute_milli: u32, memory_mib: u64) -> GpuAsk {
-    GpuAsk::Fraction {
-        compute_milli,
-        memory_mib,
-    }
+    GpuAsk::Fraction { compute_milli, memory_mib }
 }
 
 #[test]
@@ -38,49 +32,24 @@ fn the_shipped_script_is_an_array_of_small_shares() {
     let script = sbatch::read(&example("embed.sbatch"), SHARD_MIB_DEFAULT).unwrap();
     assert_eq!(script.workloads.len(), 100);
     assert_eq!(script.warnings, Vec::<String>::new());
-    let ignored = [
-        "--partition=gpu (line 4)",
-        "--output=embed-%A_%a.log (line 12)",
-    ];
+    let ignored = ["--partition=gpu (line 4)", "--output=embed-%A_%a.log (line 12)"];
     assert_eq!(script.ignored, ignored);
     let last = &script.workloads[99];
-    assert_eq!(
-        (last.name.as_str(), last.owner.as_str()),
-        ("embed[100]", "search")
-    );
-    let member = ArrayMember {
-        array: WorkloadId(0),
-        index: 100,
-        at_once_max: 10,
-    };
+    assert_eq!((last.name.as_str(), last.owner.as_str()), ("embed[100]", "search"));
+    let member = ArrayMember { array: WorkloadId(0), index: 100, at_once_max: 10 };
     assert_eq!((last.id, last.array), (WorkloadId(99), Some(member)));
-    assert_eq!(
-        (last.demand.cpu_milli, last.demand.memory_mib),
-        (2000, 8192)
-    );
+    assert_eq!((last.demand.cpu_milli, last.demand.memory_mib), (2000, 8192));
     assert_eq!(last.time_limit_ms, Some(3_600_000));
     let gpus = last.demand.gpus.as_ref().unwrap();
-    assert_eq!(
-        (gpus.count, &gpus.each, gpus.modes),
-        (1, &fraction(0, 2048), ModeSet::ALL)
-    );
+    assert_eq!((gpus.count, &gpus.each, gpus.modes), (1, &fraction(0, 2048), ModeSet::ALL));
 }
 
 #[test]
 fn a_bare_script_is_one_cpu_of_the_default_owner() {
     let job = job("");
-    assert_eq!(
-        (job.name.as_str(), job.owner.as_str()),
-        ("job.sbatch", "local")
-    );
-    assert_eq!(
-        (job.demand.cpu_milli, job.demand.memory_mib, job.members),
-        (1000, 0, 1)
-    );
-    assert_eq!(
-        (job.demand.gpus, job.time_limit_ms, job.array),
-        (None, None, None)
-    );
+    assert_eq!((job.name.as_str(), job.owner.as_str()), ("job.sbatch", "local"));
+    assert_eq!((job.demand.cpu_milli, job.demand.memory_mib, job.members), (1000, 0, 1));
+    assert_eq!((job.demand.gpus, job.time_limit_ms, job.array), (None, None, None));
 }
 
 #[test]
@@ -105,21 +74,9 @@ fn arrays_take_ranges_lists_and_steps() {
         ("7,7,2", vec![2, 7], 0),
     ] {
         let workloads = script(&format!("-a {array}")).unwrap().workloads;
-        let members: Vec<_> = workloads
-            .iter()
-            .filter_map(|workload| workload.array)
-            .collect();
-        assert_eq!(
-            members.iter().map(|m| m.index).collect::<Vec<_>>(),
-            indices,
-            "{array}"
-        );
-        assert!(
-            members
-                .iter()
-                .all(|m| m.at_once_max == at_once && m.array.0 == 0),
-            "{array}"
-        );
+        let members: Vec<_> = workloads.iter().filter_map(|workload| workload.array).collect();
+        assert_eq!(members.iter().map(|m| m.index).collect::<Vec<_>>(), indices, "{array}");
+        assert!(members.iter().all(|m| m.at_once_max == at_once && m.array.0 == 0), "{array}");
     }
 }
 
@@ -137,10 +94,7 @@ fn gpus_in_slurm_terms() {
         ("--gpus=2 --gres=gpu:2", 2, ""),
     ] {
         let gpus = gpus(options);
-        let accepts = gpus
-            .accepts
-            .first()
-            .map_or(String::new(), ToString::to_string);
+        let accepts = gpus.accepts.first().map_or(String::new(), ToString::to_string);
         let seen = (gpus.count, &gpus.each, accepts.as_str());
         assert_eq!(seen, (count, &GpuAsk::Whole, model), "{options}");
     }
@@ -155,47 +109,19 @@ fn parts_of_gpus_in_slurm_terms_and_in_ours() {
     for (options, each, modes) in [
         ("--gres=shard:3", fraction(0, 3 * 2048), ModeSet::ALL),
         ("--gres=mps:25", fraction(250, 0), only(SharingKind::Mps)),
-        (
-            "--gres=gpu:1g.10gb:1",
-            profile("1g.10gb"),
-            only(SharingKind::Mig),
-        ),
+        ("--gres=gpu:1g.10gb:1", profile("1g.10gb"), only(SharingKind::Mig)),
         ("--gpu-mem=2G", fraction(0, 2048), ModeSet::ALL),
         ("--gpu-compute=20%", fraction(200, 0), ModeSet::ALL),
-        (
-            "--gpu-compute=0.2 --gpu-mem=500",
-            fraction(200, 500),
-            ModeSet::ALL,
-        ),
+        ("--gpu-compute=0.2 --gpu-mem=500", fraction(200, 500), ModeSet::ALL),
         ("--gpu-compute=100%", GpuAsk::Whole, ModeSet::ALL),
-        (
-            "--gpu-mem=2G --gpu-share=timeslice",
-            fraction(0, 2048),
-            only(SharingKind::TimeSlice),
-        ),
-        (
-            "--gpu-mem=2G --gpu-share=capped",
-            fraction(0, 2048),
-            only(SharingKind::MemoryCapped),
-        ),
-        (
-            "--gpu-share=exclusive",
-            GpuAsk::Whole,
-            only(SharingKind::Exclusive),
-        ),
+        ("--gpu-mem=2G --gpu-share=timeslice", fraction(0, 2048), only(SharingKind::TimeSlice)),
+        ("--gpu-mem=2G --gpu-share=capped", fraction(0, 2048), only(SharingKind::MemoryCapped)),
+        ("--gpu-share=exclusive", GpuAsk::Whole, only(SharingKind::Exclusive)),
         ("--gpu-share=auto", GpuAsk::Whole, ModeSet::ALL),
-        (
-            "--gpu-profile=3G.40GB --gpu-share=mig",
-            profile("3g.40gb"),
-            only(SharingKind::Mig),
-        ),
+        ("--gpu-profile=3G.40GB --gpu-share=mig", profile("3g.40gb"), only(SharingKind::Mig)),
     ] {
         let gpus = gpus(options);
-        assert_eq!(
-            (gpus.count, gpus.each, gpus.modes),
-            (1, each, modes),
-            "{options}"
-        );
+        assert_eq!((gpus.count, gpus.each, gpus.modes), (1, each, modes), "{options}");
     }
 }
 
@@ -211,11 +137,7 @@ fn nodes_tasks_cpus_and_memory_add_up() {
         ("--mem=4096", 1, 1, 4096),
     ] {
         let job = job(options);
-        let seen = (
-            job.members,
-            job.demand.cpu_milli / 1000,
-            job.demand.memory_mib,
-        );
+        let seen = (job.members, job.demand.cpu_milli / 1000, job.demand.memory_mib);
         assert_eq!(seen, (members, cpus, memory), "{options}");
     }
 }
@@ -237,15 +159,7 @@ fn priority_is_priority_less_nice() {
 #[test]
 fn a_script_can_be_simulated_for_its_time_limit() {
     let reading = trace::read(&example("embed.sbatch"), &TraceOptions::default()).unwrap();
-    assert_eq!(
-        (reading.kind, reading.trace.arrivals.len()),
-        (TraceKind::Sbatch, 100)
-    );
+    assert_eq!((reading.kind, reading.trace.arrivals.len()), (TraceKind::Sbatch, 100));
     assert_eq!(reading.trace.arrivals[0].runs_ms, Some(3_600_000));
-    assert!(
-        reading
-            .notes
-            .iter()
-            .any(|note| note.starts_with("ignored: --partition"))
-    );
+    assert!(reading.notes.iter().any(|note| note.starts_with("ignored: --partition")));
 }

@@ -155,7 +155,12 @@ impl Node {
     ///
     /// # Errors
     /// The first thing that does not fit; the node is then unchanged.
-    pub fn admit(&mut self, workload: &Workload, seat: &Seat, until_ms: u64) -> Result<(), Refusal> {
+    pub fn admit(
+        &mut self,
+        workload: &Workload,
+        seat: &Seat,
+        until_ms: u64,
+    ) -> Result<(), Refusal> {
         self.fits_host(&workload.demand)?;
         for (at, (index, share)) in seat.shares.iter().enumerate() {
             let tenant = Tenant { workload: workload.id, share: *share, class: workload.class };
@@ -259,7 +264,12 @@ impl Fleet {
     ///
     /// # Errors
     /// As there; [`Refusal::GpuModel`] if there is no such node.
-    pub fn admit(&mut self, workload: &Workload, seat: &Seat, until_ms: u64) -> Result<(), Refusal> {
+    pub fn admit(
+        &mut self,
+        workload: &Workload,
+        seat: &Seat,
+        until_ms: u64,
+    ) -> Result<(), Refusal> {
         self.change(seat.node, |node| node.admit(workload, seat, until_ms))
     }
 
@@ -303,7 +313,10 @@ impl Fleet {
         how: impl FnOnce(&mut Node) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let Some(node) = self.nodes.get_mut(id.index()) else {
-            return Err(Refusal::GpuModel { asked: alloc::format!("node {}", id.0), offered: String::new() });
+            return Err(Refusal::GpuModel {
+                asked: alloc::format!("node {}", id.0),
+                offered: String::new(),
+            });
         };
         let done = how(node);
         self.fingerprints[id.index()] = node.fingerprint;

@@ -56,8 +56,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// A fleet on which nothing waits and of which hotpot has started nothing.
     pub fn new(fleet: Fleet, now_ms: u64) -> Self {
-        let capacity =
-            Usage { gpu_milli: fleet.gpu_count() * 1000, cpu_milli: fleet.cpu_milli() };
+        let capacity = Usage { gpu_milli: fleet.gpu_count() * 1000, cpu_milli: fleet.cpu_milli() };
         Self { now_ms, fleet, capacity, ..Self::default() }
     }
 
@@ -210,9 +209,9 @@ impl Snapshot {
     fn free_milli(&self, seats: &[Seat]) -> u64 {
         let nodes: BTreeSet<_> = seats.iter().map(|seat| seat.node).collect();
         let free = |node| {
-            self.fleet.node(node).map_or(0, |n| {
-                n.gpus().iter().map(Gpu::free_milli).map(u64::from).sum::<u64>()
-            })
+            self.fleet
+                .node(node)
+                .map_or(0, |n| n.gpus().iter().map(Gpu::free_milli).map(u64::from).sum::<u64>())
         };
         nodes.into_iter().map(free).sum()
     }

@@ -52,14 +52,8 @@ pub enum Size {
 
 impl Size {
     /// All sizes, ascending.
-    pub const ALL: [Self; 6] = [
-        Self::CpuOnly,
-        Self::Shared,
-        Self::OneGpu,
-        Self::TwoGpus,
-        Self::FourGpus,
-        Self::EightGpus,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::CpuOnly, Self::Shared, Self::OneGpu, Self::TwoGpus, Self::FourGpus, Self::EightGpus];
 
     /// A short label for tables and plots.
     pub fn label(self) -> &'static str {

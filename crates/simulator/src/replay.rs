@@ -22,7 +22,9 @@ pub enum Protocol {
 
 /// A plan that broke an invariant; the replay stops, because its figures would be worthless.
 #[derive(Debug, thiserror::Error)]
-#[error("the planner broke an invariant at {at_ms} ms: {violations}; this is a defect, please report it with the trace")]
+#[error(
+    "the planner broke an invariant at {at_ms} ms: {violations}; this is a defect, please report it with the trace"
+)]
 pub struct IllegalPlan {
     /// Trace time.
     pub at_ms: u64,

@@ -11,11 +11,7 @@ fn run(policy: &str, allocated: [f64; 6]) -> Outcome {
         ..Sample::default()
     };
     let samples = allocated.into_iter().enumerate().map(sample).collect();
-    Outcome {
-        policy: policy.to_owned(),
-        samples,
-        totals: Totals::default(),
-    }
+    Outcome { policy: policy.to_owned(), samples, totals: Totals::default() }
 }
 
 fn comparison(timed: bool) -> Comparison {
@@ -29,24 +25,12 @@ fn comparison(timed: bool) -> Comparison {
         allocated_mean_pct: 51.5,
         makespan_ms: 18_000_000,
         gpu_hours_held: 1_234.5,
-        waits: Waits {
-            mean_ms: 90_000,
-            p50_ms: 0,
-            p95_ms: 400_000,
-            p99_ms: 0,
-            max_ms: 7_200_000,
-        },
+        waits: Waits { mean_ms: 90_000, p50_ms: 0, p95_ms: 400_000, p99_ms: 0, max_ms: 7_200_000 },
         by_size: [SizeCount::default(); 6],
         ..Totals::default()
     };
-    first.totals.by_size[1] = SizeCount {
-        arrived: 1_000,
-        rejected: 50,
-    };
-    first.totals.by_size[5] = SizeCount {
-        arrived: 250,
-        rejected: 100,
-    };
+    first.totals.by_size[1] = SizeCount { arrived: 1_000, rejected: 50 };
+    first.totals.by_size[5] = SizeCount { arrived: 250, rejected: 100 };
     let mut other = run("hotpot", [0.0, 25.0, 50.0, 74.0, 90.0, 95.0]);
     other.totals = first.totals.clone();
     other.totals.allocated_pct = 95.0;

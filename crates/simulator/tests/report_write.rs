@@ -9,9 +9,7 @@ use simulator::report::write_whole;
 
 /// A fresh folder under the target folder.
 fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("report-write")
-        .join(name);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-write").join(name);
     if folder.exists() {
         fs::remove_dir_all(&folder).expect("the last run's folder goes");
     }
@@ -20,12 +18,9 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder)
-        .expect("a folder")
-        .map(|entry| entry.expect("an entry"));
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"));
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
@@ -47,14 +42,8 @@ fn a_missing_folder_is_named_with_the_way_out() {
     let error = write_whole(&path, b"x").expect_err("there is no such folder");
     assert_eq!(error.source.kind(), ErrorKind::NotFound);
     let text = error.to_string();
-    assert!(
-        text.starts_with(&format!("cannot write {}: ", path.display())),
-        "{text}"
-    );
-    assert!(
-        text.contains("No such file or directory") && text.contains("mkdir -p"),
-        "{text}"
-    );
+    assert!(text.starts_with(&format!("cannot write {}: ", path.display())), "{text}");
+    assert!(text.contains("No such file or directory") && text.contains("mkdir -p"), "{text}");
     assert!(names(&folder).is_empty());
 }
 
@@ -62,16 +51,10 @@ fn a_missing_folder_is_named_with_the_way_out() {
 fn a_folder_and_a_file_as_folder_are_refused() {
     let folder = folder("folder");
     let error = write_whole(&folder, b"x").expect_err("a folder");
-    assert!(
-        error.to_string().contains("name a file inside it"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("name a file inside it"), "{error}");
     fs::write(folder.join("file"), "kept").expect("a file");
     let error = write_whole(&folder.join("file/report.html"), b"x").expect_err("not a folder");
-    assert!(
-        error.to_string().contains("a part of the path is a file"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("a part of the path is a file"), "{error}");
     assert!(write_whole(Path::new(".."), b"x").is_err());
     assert!(write_whole(Path::new(""), b"x").is_err());
     assert_eq!(fs::read(folder.join("file")).expect("readable"), b"kept");
@@ -97,10 +80,7 @@ fn a_link_is_followed_and_permissions_are_kept() {
     write_whole(&link, b"new").expect("written");
     assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
     assert_eq!(fs::read(&target).expect("readable"), b"new");
-    assert_eq!(
-        fs::metadata(&target).expect("there").permissions().mode() & 0o777,
-        0o640
-    );
+    assert_eq!(fs::metadata(&target).expect("there").permissions().mode() & 0o777, 0o640);
 }
 
 #[cfg(target_os = "linux")]
@@ -111,17 +91,9 @@ fn a_device_is_written_to_and_not_replaced() {
     let error = write_whole(Path::new("/dev/full"), b"x").expect_err("always full");
     assert_eq!(error.source.kind(), ErrorKind::StorageFull);
     let text = error.to_string();
-    assert!(
-        text.contains("/dev/full") && text.contains("free some space"),
-        "{text}"
-    );
+    assert!(text.contains("/dev/full") && text.contains("free some space"), "{text}");
     for device in ["/dev/null", "/dev/full"] {
-        assert!(
-            fs::metadata(device)
-                .expect("there")
-                .file_type()
-                .is_char_device()
-        );
+        assert!(fs::metadata(device).expect("there").file_type().is_char_device());
     }
 }
 
@@ -133,13 +105,8 @@ struct TinyDisk(PathBuf);
 impl TinyDisk {
     fn mount(at: PathBuf) -> Option<Self> {
         let mut mount = Command::new("mount");
-        mount
-            .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
-            .arg(&at);
-        mount
-            .output()
-            .is_ok_and(|output| output.status.success())
-            .then_some(Self(at))
+        mount.args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&at);
+        mount.output().is_ok_and(|output| output.status.success()).then_some(Self(at))
     }
 }
 
@@ -173,14 +140,8 @@ fn a_read_only_disk_is_said_to_be_one() {
         println!("skipped: mounting a tiny disk needs root");
         return;
     };
-    let remounted = Command::new("mount")
-        .args(["-o", "remount,ro"])
-        .arg(&disk.0)
-        .status();
+    let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(&disk.0).status();
     assert!(remounted.expect("mount runs").success());
     let error = write_whole(&disk.0.join("report.html"), b"x").expect_err("read-only");
-    assert!(
-        error.to_string().contains("a disk that can be written"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("a disk that can be written"), "{error}");
 }

@@ -23,9 +23,7 @@ pub(crate) fn after(mix: &Mix, stand: &Stand, candidate: &Candidate<'_>) -> f64 
             let gpu = candidate.node.gpus().get(usize::from(pick.gpu));
             let model = gpu.map_or(0, |gpu| gpu.model().id.0);
             let change = (pick.left_milli, pick.left_after_milli);
-            mix.amount(cpu_milli, total_milli, |shape| {
-                stand.offer_after(mix, shape, model, change)
-            })
+            mix.amount(cpu_milli, total_milli, |shape| stand.offer_after(mix, shape, model, change))
         }
         several => {
             let mut left = lefts(candidate.node);

@@ -7,6 +7,10 @@ use model::{MigGeometry, MigLayout, ProfileIndex, Share};
 
 use super::Candidate;
 
+/// What it costs to strand compute, in memory slices of free placements. Anything from 1.5 to 4
+/// decides alike (`docs/mig.md`).
+const LOPSIDED: i64 = 2;
+
 /// The best free start for an instance of `asked`; `None` if no placement is free.
 ///
 /// It is the one that leaves the GPU most open. Equal starts go to the highest, because the big
@@ -21,28 +25,27 @@ pub fn best_start(geometry: &MigGeometry, layout: &MigLayout, asked: ProfileInde
 }
 
 /// How much could still come beside `layout`: the free placements of every profile, each counted
-/// with its memory slices, less the slices stranded without one of the other kind.
+/// with its memory slices, less [`LOPSIDED`] where compute is left that no memory is left for.
 ///
-/// The second part is what makes 3g and 4g share a GPU: two 3g leave a compute slice without
-/// memory, two doubles as much compute as nobody can use. Media-engine (`+me`) variants are left
-/// out: they fit where their plain profile fits.
+/// The second part keeps 3g from sitting beside 3g while it could sit beside 4g, and gathers the
+/// double-memory 1g on GPUs that are lopsided already. Media-engine (`+me`) variants are left out:
+/// they fit where their plain profile fits.
 fn openness(geometry: &MigGeometry, layout: &MigLayout) -> i64 {
     let plain = geometry.indexed().filter(|(_, profile)| !profile.name.contains('+'));
     let placements = plain.map(|(index, profile)| {
         let free = geometry.free_starts(layout, index).count_ones();
         i64::from(free) * i64::from(profile.memory_slices)
     });
-    placements.sum::<i64>() - stranded(geometry, layout)
+    let lopsided = if is_lopsided(geometry, layout) { LOPSIDED } else { 0 };
+    placements.sum::<i64>() - lopsided
 }
 
-/// Free compute slices beyond the free memory slices, or the other way round.
-fn stranded(geometry: &MigGeometry, layout: &MigLayout) -> i64 {
+/// Whether more compute slices than memory slices are free: every instance needs one of each.
+fn is_lopsided(geometry: &MigGeometry, layout: &MigLayout) -> bool {
     let held = layout.instances().iter().filter_map(|(index, _)| geometry.profile(*index));
-    let memory: u8 = held.map(|profile| profile.memory_slices).sum();
-    let memory_free = i64::from(geometry.memory_slices) - i64::from(memory);
-    let compute_free =
-        i64::from(geometry.compute_slices) - i64::from(geometry.compute_used(layout));
-    (memory_free - compute_free).abs()
+    let memory_used: u8 = held.map(|profile| profile.memory_slices).sum();
+    let compute_free = geometry.compute_slices.saturating_sub(geometry.compute_used(layout));
+    compute_free > geometry.memory_slices.saturating_sub(memory_used)
 }
 
 /// Whether the candidate takes MIG instances and nothing else.

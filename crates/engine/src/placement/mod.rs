@@ -16,8 +16,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use model::{
-    Class, Demand, Fleet, GpuAsk, Node, NodeId, Placement, Policy, Refusal, SharingMode,
-    Owner, Workload, WorkloadId,
+    Class, Demand, Fleet, GpuAsk, Node, NodeId, Owner, Placement, Policy, Refusal, SharingMode,
+    Workload, WorkloadId,
 };
 
 use crate::fit::{self, Pick};
@@ -194,12 +194,16 @@ impl Scorer {
             Placement::GpuPacking => packing::gpu_packing(candidate),
             Placement::BestFit => packing::best_fit(candidate),
             Placement::Spread => packing::spread(candidate),
-            Placement::Fgd => fgd::score(&self.mix, self.stands.of(id, candidate.node, &self.mix), candidate),
+            Placement::Fgd => {
+                fgd::score(&self.mix, self.stands.of(id, candidate.node, &self.mix), candidate)
+            }
             Placement::Weighted { memory_weight_milli, affinity_weight_milli, affinity } => {
                 weighted::score(candidate, *memory_weight_milli, *affinity_weight_milli, affinity)
             }
             Placement::Hotpot if mig::all_instances(candidate) => mig::score(candidate),
-            Placement::Hotpot => hotpot::score(&self.mix, self.stands.of(id, candidate.node, &self.mix), candidate),
+            Placement::Hotpot => {
+                hotpot::score(&self.mix, self.stands.of(id, candidate.node, &self.mix), candidate)
+            }
         }
     }
 }

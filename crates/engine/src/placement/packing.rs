@@ -22,9 +22,8 @@ pub(crate) fn best_fit(candidate: &Candidate<'_>) -> i64 {
 
 /// 0 to 100, higher the smaller the product of what is left and what is asked.
 pub(crate) fn dot_product(candidate: &Candidate<'_>) -> i64 {
-    let product = |left: u64, asked: u64, largest: f64| {
-        (left as f64 / largest) * (asked as f64 / largest)
-    };
+    let product =
+        |left: u64, asked: u64, largest: f64| (left as f64 / largest) * (asked as f64 / largest);
     let cpu_asked = candidate.demand.cpu_milli;
     let cpu = product(candidate.node.cpu_free_milli(), cpu_asked, CPU_LARGEST_MILLI);
     let gpu_asked = candidate.taken_milli();

@@ -87,7 +87,9 @@ impl Instances for Plain {
         } else {
             open.min()
         };
-        let Some((at, start)) = chosen else { return false };
+        let Some((at, start)) = chosen else {
+            return false;
+        };
         self.gpus[at].push((id, profile, start));
         true
     }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use engine::{apply, check, plan};
 use model::{
-    Action, Gpu, GpuId, NodeId, Placement, Plan, Policy, Reason, Seat, Share, SharingMode, Snapshot,
-    WorkloadId,
+    Action, Gpu, GpuId, NodeId, Placement, Plan, Policy, Reason, Seat, Share, SharingMode,
+    Snapshot, WorkloadId,
 };
 
 use crate::scenario::Scenario;
@@ -81,7 +81,9 @@ impl Printer<'_> {
 
     fn action(&self, action: &Action) -> String {
         match action {
-            Action::SetMode { gpu, mode } => format!("set {} to {}", self.gpu_id(*gpu), self::mode(*mode)),
+            Action::SetMode { gpu, mode } => {
+                format!("set {} to {}", self.gpu_id(*gpu), self::mode(*mode))
+            }
             Action::Place { workload, seats } => format!("place {}", self.seats(*workload, seats)),
         }
     }
@@ -94,7 +96,8 @@ impl Printer<'_> {
     fn seat(&self, seat: &Seat) -> String {
         let mut text = self.node(seat.node).to_owned();
         for (index, share) in &seat.shares {
-            let gpu = &self.scenario.snapshot.fleet().nodes()[seat.node.index()].gpus()[usize::from(*index)];
+            let gpu = &self.scenario.snapshot.fleet().nodes()[seat.node.index()].gpus()
+                [usize::from(*index)];
             write!(text, " gpu{index} {}", self::share(gpu, *share)).expect("to a string");
         }
         text

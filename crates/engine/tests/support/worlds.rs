@@ -63,7 +63,8 @@ const MODELS: [&str; 4] = ["t4", "a30", "a100-40gb", "a100-80gb"];
 impl World {
     pub(crate) fn fleet(&self) -> Fleet {
         let mut catalogue = Catalogue::shipped().expect("the shipped tables");
-        let mut gpu = |(name, offers): &(&str, ModeSet)| Gpu::idle(catalogue.get_or_enter(name), *offers);
+        let mut gpu =
+            |(name, offers): &(&str, ModeSet)| Gpu::idle(catalogue.get_or_enter(name), *offers);
         let node = |(at, spec): (usize, &NodeSpec)| {
             let gpus = spec.gpus.iter().map(&mut gpu).collect();
             Node::idle(format!("n{at}"), spec.cpu_milli, spec.memory_mib, gpus)
@@ -82,15 +83,14 @@ impl World {
 }
 
 pub(crate) fn worlds(size: Size) -> impl Strategy<Value = World> {
-    (vec(node(size), 1..=size.nodes), vec(workload(size), 0..=size.workloads), policy(size)).prop_map(
-        |(nodes, mut workloads, policy)| {
+    (vec(node(size), 1..=size.nodes), vec(workload(size), 0..=size.workloads), policy(size))
+        .prop_map(|(nodes, mut workloads, policy)| {
             for (workload, id) in workloads.iter_mut().zip(0u64..) {
                 workload.id = WorkloadId(id);
                 workload.name = format!("w{id}");
             }
             World { nodes, workloads, policy }
-        },
-    )
+        })
 }
 
 pub(crate) fn node(size: Size) -> impl Strategy<Value = NodeSpec> {
@@ -156,11 +156,17 @@ fn demand(size: Size) -> impl Strategy<Value = Demand> {
 
 pub(crate) fn gpu_demand(size: Size) -> impl Strategy<Value = GpuDemand> {
     let sets = ["a100", "t4", "a30|t4", "a100-80gb", ""];
-    let accepts = vec(select(&sets[..]).prop_map(ModelSet::parse), 0..=2);
+    let accepts = vec(select(sets.to_vec()).prop_map(ModelSet::parse), 0..=2);
     let isolation = select(vec![Isolation::None, Isolation::Memory, Isolation::Hard]);
     let modes = prop_oneof![3 => Just(ModeSet::ALL), 1 => mode_set()];
     (1..=size.gpus.max(1) as u32, ask(), accepts, isolation, modes).prop_map(
-        |(count, each, accepts, isolation, modes)| GpuDemand { count, each, accepts, isolation, modes },
+        |(count, each, accepts, isolation, modes)| GpuDemand {
+            count,
+            each,
+            accepts,
+            isolation,
+            modes,
+        },
     )
 }
 
@@ -173,7 +179,7 @@ fn ask() -> impl Strategy<Value = GpuAsk> {
     prop_oneof![
         2 => Just(GpuAsk::Whole),
         4 => (0u32..=10, 0u64..=20).prop_map(fraction),
-        1 => select(&profiles[..]).prop_map(|name| GpuAsk::Profile(name.to_owned())),
+        1 => select(profiles.to_vec()).prop_map(|name| GpuAsk::Profile(name.to_owned())),
     ]
 }
 

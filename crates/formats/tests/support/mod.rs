@@ -25,9 +25,7 @@ pub(crate) fn example(name: &str) -> Source {
 #[allow(clippy::print_stdout, reason = "the note belongs into the test log")]
 pub(crate) fn published(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("HOTPOT_TRACES").map(PathBuf::from);
-    let path = folder
-        .unwrap_or_else(|| root().join("../shared/traces"))
-        .join(name);
+    let path = folder.unwrap_or_else(|| root().join("../shared/traces")).join(name);
     if path.exists() {
         return Some(path);
     }

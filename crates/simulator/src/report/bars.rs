@@ -14,10 +14,7 @@ use super::units::grouped;
 pub(super) fn draw(comparison: &Comparison, summary: &str) -> Option<String> {
     let sizes = arrived_sizes(comparison);
     let shares = sizes.iter().flat_map(|(index, _)| {
-        comparison
-            .runs
-            .iter()
-            .map(|run| share_pct(run.totals.by_size[*index]))
+        comparison.runs.iter().map(|run| share_pct(run.totals.by_size[*index]))
     });
     let highest = shares.fold(0.0, f64::max);
     if highest <= 0.0 {
@@ -31,12 +28,7 @@ pub(super) fn draw(comparison: &Comparison, summary: &str) -> Option<String> {
     let view_box = format!("0 0 {WIDTH} {HEIGHT}");
     svg.open(
         "svg",
-        &[
-            ("class", &"plot"),
-            ("viewBox", &view_box),
-            ("role", &"img"),
-            ("aria-label", &summary),
-        ],
+        &[("class", &"plot"), ("viewBox", &view_box), ("role", &"img"), ("aria-label", &summary)],
     );
     let y_ticks = ticks(0.0, top, 5, step);
     let labels: Vec<(f64, String)> = y_ticks
@@ -47,12 +39,8 @@ pub(super) fn draw(comparison: &Comparison, summary: &str) -> Option<String> {
     frame.draw_y_axis(&mut svg, &labels, "rejected, % of the arrived of that size");
     for (place, (index, size)) in sizes.iter().enumerate() {
         let width = (frame.right - frame.left) / sizes.len() as f64;
-        let group = Group {
-            comparison,
-            index: *index,
-            left: frame.left + place as f64 * width,
-            width,
-        };
+        let group =
+            Group { comparison, index: *index, left: frame.left + place as f64 * width, width };
         group.draw(&mut svg, y);
         let middle = group.left + width / 2.0;
         frame.draw_below(&mut svg, middle, 15.0, size.label());
@@ -103,14 +91,8 @@ impl Group<'_> {
 
     /// Returns how many arrived, as a range if the runs differ.
     fn arrived(&self) -> String {
-        let counts = self
-            .comparison
-            .runs
-            .iter()
-            .map(|run| run.totals.by_size[self.index].arrived);
-        let (lo, hi) = counts.fold((u64::MAX, 0), |(lo, hi), count| {
-            (lo.min(count), hi.max(count))
-        });
+        let counts = self.comparison.runs.iter().map(|run| run.totals.by_size[self.index].arrived);
+        let (lo, hi) = counts.fold((u64::MAX, 0), |(lo, hi), count| (lo.min(count), hi.max(count)));
         if lo == hi {
             grouped(lo as f64, 0)
         } else {

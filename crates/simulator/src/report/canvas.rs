@@ -33,40 +33,22 @@ pub(super) struct Frame {
 impl Frame {
     /// Returns the frame that leaves `margin` units at its right.
     pub(super) fn with_right_margin(margin: f64) -> Self {
-        Self {
-            left: LEFT,
-            right: WIDTH - margin,
-            top: TOP,
-            bottom: BOTTOM,
-        }
+        Self { left: LEFT, right: WIDTH - margin, top: TOP, bottom: BOTTOM }
     }
 
     /// Returns the frame with its lower edge raised by `by` units, for a second line of labels.
     pub(super) fn raised(self, by: f64) -> Self {
-        Self {
-            bottom: self.bottom - by,
-            ..self
-        }
+        Self { bottom: self.bottom - by, ..self }
     }
 
     /// Returns the scale along the x axis.
     pub(super) fn x(self, (lo, hi): (f64, f64)) -> Scale {
-        Scale {
-            lo,
-            hi,
-            from: self.left,
-            to: self.right,
-        }
+        Scale { lo, hi, from: self.left, to: self.right }
     }
 
     /// Returns the scale along the y axis, which grows upwards.
     pub(super) fn y(self, (lo, hi): (f64, f64)) -> Scale {
-        Scale {
-            lo,
-            hi,
-            from: self.bottom,
-            to: self.top,
-        }
+        Scale { lo, hi, from: self.bottom, to: self.top }
     }
 
     /// Draws horizontal grid lines with their labels, and the axis title above them.
@@ -74,19 +56,11 @@ impl Frame {
         let title_at: (f64, f64) = (0.0, self.top - 14.0);
         svg.text(
             "text",
-            &[
-                ("class", &"title"),
-                ("x", &At(title_at.0)),
-                ("y", &At(title_at.1)),
-            ],
+            &[("class", &"title"), ("x", &At(title_at.0)), ("y", &At(title_at.1))],
             title,
         );
         for (y, label) in ticks {
-            let class = if (*y - self.bottom).abs() < 0.1 {
-                "axis"
-            } else {
-                "grid"
-            };
+            let class = if (*y - self.bottom).abs() < 0.1 { "axis" } else { "grid" };
             svg.leaf(
                 "line",
                 &[
@@ -98,11 +72,7 @@ impl Frame {
                 ],
             );
             let right_edge = At(self.left - 6.0);
-            svg.text(
-                "text",
-                &[("class", &"end"), ("x", &right_edge), ("y", &At(y + 4.0))],
-                label,
-            );
+            svg.text("text", &[("class", &"end"), ("x", &right_edge), ("y", &At(y + 4.0))], label);
         }
     }
 
@@ -128,20 +98,12 @@ impl Frame {
     pub(super) fn draw_x_title(self, svg: &mut Svg, title: &str) {
         let middle = At(f64::midpoint(self.left, self.right));
         let y = At(HEIGHT - 4.0);
-        svg.text(
-            "text",
-            &[("class", &"title middle"), ("x", &middle), ("y", &y)],
-            title,
-        );
+        svg.text("text", &[("class", &"title middle"), ("x", &middle), ("y", &y)], title);
     }
 
     /// Draws a text centred at `x`, its baseline `below` units under the frame.
     pub(super) fn draw_below(self, svg: &mut Svg, x: f64, below: f64, text: &str) {
         let y = At(self.bottom + below);
-        svg.text(
-            "text",
-            &[("class", &"middle"), ("x", &At(x)), ("y", &y)],
-            text,
-        );
+        svg.text("text", &[("class", &"middle"), ("x", &At(x)), ("y", &y)], text);
     }
 }

@@ -24,20 +24,10 @@ pub fn csv(comparison: &Comparison) -> String {
 }
 
 fn push_row(out: &mut String, policy: &str, sample: &Sample) {
-    let Sample {
-        at_ms,
-        waiting,
-        running,
-        rejected,
-        ..
-    } = sample;
-    let [arrived, allocated, fragmented, busy] = [
-        sample.arrived_pct,
-        sample.allocated_pct,
-        sample.fragmented_pct,
-        sample.busy_pct,
-    ]
-    .map(Number);
+    let Sample { at_ms, waiting, running, rejected, .. } = sample;
+    let [arrived, allocated, fragmented, busy] =
+        [sample.arrived_pct, sample.allocated_pct, sample.fragmented_pct, sample.busy_pct]
+            .map(Number);
     let _infallible = writeln!(
         out,
         "{policy},{at_ms},{arrived},{allocated},{fragmented},{busy},{waiting},{running},{rejected}"
@@ -48,11 +38,7 @@ struct Number(f64);
 
 impl Display for Number {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.0.is_finite() {
-            write!(f, "{}", self.0)
-        } else {
-            Ok(())
-        }
+        if self.0.is_finite() { write!(f, "{}", self.0) } else { Ok(()) }
     }
 }
 

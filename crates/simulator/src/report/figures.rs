@@ -97,11 +97,7 @@ pub(super) fn figures(comparison: &Comparison) -> (Vec<Figure>, Vec<String>) {
 }
 
 fn is_zero(comparison: &Comparison, field: &Field) -> bool {
-    let mut samples = comparison
-        .runs
-        .iter()
-        .flat_map(|run| &run.samples)
-        .peekable();
+    let mut samples = comparison.runs.iter().flat_map(|run| &run.samples).peekable();
     samples.peek().is_some() && samples.all(|sample| (field.of)(sample) == 0.0)
 }
 
@@ -110,11 +106,7 @@ fn close_up(comparison: &Comparison, subject: &Subject) -> Option<Figure> {
     let from = series::parting(comparison)?;
     let figure = lines(comparison, subject, Some(from))?;
     let caption = "The same where the runs part. Neither axis starts at zero.".to_owned();
-    Some(Figure {
-        title: "Allocation, close up",
-        caption,
-        ..figure
-    })
+    Some(Figure { title: "Allocation, close up", caption, ..figure })
 }
 
 fn lines(comparison: &Comparison, subject: &Subject, from: Option<f64>) -> Option<Figure> {
@@ -130,50 +122,24 @@ fn lines(comparison: &Comparison, subject: &Subject, from: Option<f64>) -> Optio
         .collect();
     let summary = summary(subject.title, "at the end", &legend);
     let (field, y_title) = (subject.field, subject.y_title);
-    let svg = Plot {
-        comparison,
-        field,
-        y_title,
-        summary: &summary,
-        from,
-    }
-    .draw()?;
+    let svg = Plot { comparison, field, y_title, summary: &summary, from }.draw()?;
     let caption = subject.caption.to_owned();
-    Some(Figure {
-        title: subject.title,
-        caption,
-        svg,
-        legend,
-        legend_title: "at the end",
-    })
+    Some(Figure { title: subject.title, caption, svg, legend, legend_title: "at the end" })
 }
 
 fn last_value(run: &Outcome, field: &Field) -> String {
-    run.samples.last().map_or_else(
-        || ABSENT.to_owned(),
-        |last| field.unit.show((field.of)(last)),
-    )
+    run.samples.last().map_or_else(|| ABSENT.to_owned(), |last| field.unit.show((field.of)(last)))
 }
 
 fn by_size(comparison: &Comparison) -> Option<Figure> {
     let entry = |(run, outcome): (usize, &Outcome)| {
         let sizes = &outcome.totals.by_size;
-        let rejected: u64 = sizes
-            .iter()
-            .map(|count| count.rejected)
-            .fold(0, u64::saturating_add);
-        let arrived: u64 = sizes
-            .iter()
-            .map(|count| count.arrived)
-            .fold(0, u64::saturating_add);
+        let rejected: u64 = sizes.iter().map(|count| count.rejected).fold(0, u64::saturating_add);
+        let arrived: u64 = sizes.iter().map(|count| count.arrived).fold(0, u64::saturating_add);
         Entry {
             swatch: palette::fill_swatch(run),
             name: shown(&outcome.policy),
-            value: format!(
-                "{} of {}",
-                grouped(rejected as f64, 0),
-                grouped(arrived as f64, 0)
-            ),
+            value: format!("{} of {}", grouped(rejected as f64, 0), grouped(arrived as f64, 0)),
         }
     };
     let legend: Vec<Entry> = comparison.runs.iter().enumerate().map(entry).collect();
@@ -182,19 +148,11 @@ fn by_size(comparison: &Comparison) -> Option<Figure> {
     let caption = "Of the workloads of each size that arrived, those turned away or still waiting at the end. \
                    Bars stand in the order of the legend."
         .to_owned();
-    Some(Figure {
-        title,
-        caption,
-        svg,
-        legend,
-        legend_title: "all sizes",
-    })
+    Some(Figure { title, caption, svg, legend, legend_title: "all sizes" })
 }
 
 fn summary(title: &str, what: &str, legend: &[Entry]) -> String {
-    let runs: Vec<String> = legend
-        .iter()
-        .map(|entry| format!("{} {}", entry.name, entry.value))
-        .collect();
+    let runs: Vec<String> =
+        legend.iter().map(|entry| format!("{} {}", entry.name, entry.value)).collect();
     format!("{title}, {what}: {}.", runs.join(", "))
 }

@@ -32,20 +32,10 @@ pub(super) fn headlines(comparison: &Comparison) -> Vec<Card> {
             &metrics::MAKESPAN,
         ]
     } else {
-        &[
-            &metrics::ALLOCATED,
-            &metrics::FRAGMENTED,
-            &metrics::REJECTED,
-            &metrics::STARTED,
-        ]
+        &[&metrics::ALLOCATED, &metrics::FRAGMENTED, &metrics::REJECTED, &metrics::STARTED]
     };
-    let telling = candidates
-        .iter()
-        .filter(|metric| metric.says_something(&comparison.runs));
-    telling
-        .take(CARDS_MAX)
-        .map(|metric| card(metric, comparison))
-        .collect()
+    let telling = candidates.iter().filter(|metric| metric.says_something(&comparison.runs));
+    telling.take(CARDS_MAX).map(|metric| card(metric, comparison)).collect()
 }
 
 fn card(metric: &Metric, comparison: &Comparison) -> Card {
@@ -53,11 +43,7 @@ fn card(metric: &Metric, comparison: &Comparison) -> Card {
     let names = comparison.runs.iter().map(|run| shown(&run.policy));
     let runs: Vec<(String, Cell)> = names.zip(cells).collect();
     let best: Vec<&(String, Cell)> = runs.iter().filter(|(_, cell)| cell.best).collect();
-    let figure = best
-        .first()
-        .copied()
-        .or(runs.first())
-        .map(|(_, cell)| cell.text.clone());
+    let figure = best.first().copied().or(runs.first()).map(|(_, cell)| cell.text.clone());
     let way = match metric.better {
         Better::Higher => "highest",
         Better::Lower => "lowest",
@@ -69,10 +55,5 @@ fn card(metric: &Metric, comparison: &Comparison) -> Card {
         [(name, _)] => format!("{way}: {name}"),
         several => format!("{way}, shared by {} runs", several.len()),
     };
-    Card {
-        name: metric.name,
-        figure: figure.unwrap_or_default(),
-        verdict,
-        runs,
-    }
+    Card { name: metric.name, figure: figure.unwrap_or_default(), verdict, runs }
 }

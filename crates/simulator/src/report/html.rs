@@ -47,11 +47,7 @@ struct Page<'a> {
 pub fn html(comparison: &Comparison) -> String {
     let (figures, notes) = figures(comparison);
     let (totals, unjudged) = tables::totals(comparison);
-    let policies: Vec<String> = comparison
-        .runs
-        .iter()
-        .map(|run| shown(&run.policy))
-        .collect();
+    let policies: Vec<String> = comparison.runs.iter().map(|run| shown(&run.policy)).collect();
     let page = Page {
         trace: shown(&comparison.trace),
         protocol: match comparison.protocol.as_str() {
@@ -59,9 +55,7 @@ pub fn html(comparison: &Comparison) -> String {
             protocol => shown(protocol),
         },
         facts: facts(comparison),
-        names_are_long: policies
-            .iter()
-            .any(|name| name.chars().count() > NAME_IN_CARD),
+        names_are_long: policies.iter().any(|name| name.chars().count() > NAME_IN_CARD),
         policies,
         cards: headlines(comparison),
         figures,
@@ -74,18 +68,13 @@ pub fn html(comparison: &Comparison) -> String {
         document: json::embedded(comparison),
         format: json::FORMAT,
     };
-    page.render()
-        .expect("text is written to memory, and nothing in the template can fail")
+    page.render().expect("text is written to memory, and nothing in the template can fail")
 }
 
 /// Returns the size of what was compared, as a phrase.
 pub(super) fn facts(comparison: &Comparison) -> String {
     let counted = |count: u64, one: &str, many: &str| {
-        format!(
-            "{} {}",
-            grouped(count as f64, 0),
-            if count == 1 { one } else { many }
-        )
+        format!("{} {}", grouped(count as f64, 0), if count == 1 { one } else { many })
     };
     [
         counted(comparison.nodes, "node", "nodes"),

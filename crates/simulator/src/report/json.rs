@@ -20,10 +20,7 @@ struct Document<'a> {
 
 impl<'a> Document<'a> {
     fn of(comparison: &'a Comparison) -> Self {
-        Self {
-            format: FORMAT,
-            comparison,
-        }
+        Self { format: FORMAT, comparison }
     }
 }
 

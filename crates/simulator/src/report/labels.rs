@@ -28,10 +28,7 @@ pub(super) struct End {
 /// Returns the room that labels need at the right of a frame, or nothing if they are too many.
 pub(super) fn margin(names: &[String]) -> Option<f64> {
     let fits = names.len() as f64 * GAP <= 190.0;
-    let longest = names
-        .iter()
-        .map(|name| name.chars().count().min(NAME_MAX))
-        .max()?;
+    let longest = names.iter().map(|name| name.chars().count().min(NAME_MAX)).max()?;
     fits.then_some(LEADER + 6.0 + longest as f64 * CHARACTER)
 }
 
@@ -53,18 +50,10 @@ pub(super) fn draw(svg: &mut Svg, frame: Frame, ends: &[End]) {
         );
         svg.leaf(
             "path",
-            &[
-                ("class", &"leader"),
-                ("d", &path),
-                ("stroke", &palette::colour(end.run)),
-            ],
+            &[("class", &"leader"), ("d", &path), ("stroke", &palette::colour(end.run))],
         );
         let name = shortened(&end.name, NAME_MAX);
-        svg.text(
-            "text",
-            &[("class", &"name"), ("x", &At(text_x)), ("y", &At(y + 4.0))],
-            &name,
-        );
+        svg.text("text", &[("class", &"name"), ("x", &At(text_x)), ("y", &At(y + 4.0))], &name);
     }
 }
 
@@ -91,11 +80,7 @@ mod tests {
     #[test]
     fn labels_do_not_overlap() {
         let places = apart(&[10.0, 11.0, 12.0, 100.0], 0.0, 100.0);
-        assert!(
-            places
-                .windows(2)
-                .all(|pair| pair[1] - pair[0] >= GAP - 1e-9)
-        );
+        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= GAP - 1e-9));
         assert!(places.iter().all(|place| (0.0..=100.0).contains(place)));
         assert_eq!(apart(&[5.0, 50.0], 0.0, 100.0), [5.0, 50.0]);
     }

@@ -65,25 +65,13 @@ pub(super) fn mark_best(values: &[f64], unit: Unit, better: Better) -> Vec<Cell>
     };
     let best = best.map(|value| unit.show(value));
     let is_best = |text: &String| Some(text) == best.as_ref();
-    let alike = usable
-        .map(|value| unit.show(value))
-        .all(|text| is_best(&text));
-    let cell = |text: String| Cell {
-        best: !alike && is_best(&text),
-        text,
-    };
+    let alike = usable.map(|value| unit.show(value)).all(|text| is_best(&text));
+    let cell = |text: String| Cell { best: !alike && is_best(&text), text };
     values.iter().map(|value| cell(unit.show(*value))).collect()
 }
 
 const fn metric(name: &'static str, unit: Unit, better: Better, of: fn(&Totals) -> f64) -> Metric {
-    Metric {
-        name,
-        unit,
-        better,
-        timed_only: false,
-        meaning: "",
-        of,
-    }
+    Metric { name, unit, better, timed_only: false, meaning: "", of }
 }
 
 impl Metric {
@@ -100,96 +88,76 @@ impl Metric {
 
 /// GPU compute held at the end.
 pub(super) const ALLOCATED: Metric =
-    metric("Allocated at the end", Unit::Percent, Better::Higher, |t| {
-        t.allocated_pct
-    })
-    .means("GPU compute held by running workloads when the run ends, of all GPUs of the fleet.");
+    metric("Allocated at the end", Unit::Percent, Better::Higher, |t| t.allocated_pct).means(
+        "GPU compute held by running workloads when the run ends, of all GPUs of the fleet.",
+    );
 /// Time mean of the held GPU compute.
 pub(super) const ALLOCATED_MEAN: Metric =
-    metric("Allocated, time mean", Unit::Percent, Better::Higher, |t| {
-        t.allocated_mean_pct
-    })
-    .means("GPU compute held, averaged over the time from the first arrival to the last event.")
-    .timed();
+    metric("Allocated, time mean", Unit::Percent, Better::Higher, |t| t.allocated_mean_pct)
+        .means("GPU compute held, averaged over the time from the first arrival to the last event.")
+        .timed();
 /// Idle compute that the expected mix cannot use.
 pub(super) const FRAGMENTED: Metric =
-    metric("Fragmented at the end", Unit::Percent, Better::Lower, |t| {
-        t.fragmented_pct
-    })
-    .means(
+    metric("Fragmented at the end", Unit::Percent, Better::Lower, |t| t.fragmented_pct).means(
         "Idle GPU compute that the expected mix of workloads cannot use, of all GPUs of the fleet: \
          the rest of a GPU is too small, or its node is short of CPU or memory.",
     );
 /// Workloads that arrived.
-pub(super) const ARRIVED: Metric = metric("Arrived", Unit::Count, Better::Neither, |t| {
-    t.arrived as f64
-})
-.means("Workloads that asked to run.");
+pub(super) const ARRIVED: Metric =
+    metric("Arrived", Unit::Count, Better::Neither, |t| t.arrived as f64)
+        .means("Workloads that asked to run.");
 /// Workloads that were started.
 pub(super) const STARTED: Metric =
     metric("Started", Unit::Count, Better::Higher, |t| t.started as f64)
         .means("Workloads that were given a place.");
 /// Workloads turned away.
-pub(super) const REJECTED: Metric = metric("Rejected", Unit::Count, Better::Lower, |t| {
-    t.rejected as f64
-})
-.means(
-    "Workloads turned away: in a run without a queue because nothing fitted when they arrived, \
+pub(super) const REJECTED: Metric =
+    metric("Rejected", Unit::Count, Better::Lower, |t| t.rejected as f64).means(
+        "Workloads turned away: in a run without a queue because nothing fitted when they arrived, \
          with a queue because they can never run on this fleet.",
-);
+    );
 /// Workloads that wait at the end.
-pub(super) const WAITING: Metric = metric("Waiting at the end", Unit::Count, Better::Lower, |t| {
-    t.waiting as f64
-})
-.means("Workloads still in the queue when the run ends.");
+pub(super) const WAITING: Metric =
+    metric("Waiting at the end", Unit::Count, Better::Lower, |t| t.waiting as f64)
+        .means("Workloads still in the queue when the run ends.");
 /// From first arrival to last event.
-pub(super) const MAKESPAN: Metric = metric("Makespan", Unit::Span, Better::Lower, |t| {
-    t.makespan_ms as f64
-})
-.means("Time from the first arrival to the last event.")
-.timed();
+pub(super) const MAKESPAN: Metric =
+    metric("Makespan", Unit::Span, Better::Lower, |t| t.makespan_ms as f64)
+        .means("Time from the first arrival to the last event.")
+        .timed();
 /// GPU time held.
 pub(super) const GPU_HOURS: Metric =
-    metric("GPU hours held", Unit::GpuHours, Better::Neither, |t| {
-        t.gpu_hours_held
-    })
-    .means("Hours of one whole GPU held by workloads; half a GPU for two hours is one.")
-    .timed();
+    metric("GPU hours held", Unit::GpuHours, Better::Neither, |t| t.gpu_hours_held)
+        .means("Hours of one whole GPU held by workloads; half a GPU for two hours is one.")
+        .timed();
 /// Mean wait.
-pub(super) const WAIT_MEAN: Metric = metric("Wait, mean", Unit::Span, Better::Lower, |t| {
-    t.waits.mean_ms as f64
-})
-.means(
-    "Time from submission to start, over the workloads that started. One that never starts \
+pub(super) const WAIT_MEAN: Metric =
+    metric("Wait, mean", Unit::Span, Better::Lower, |t| t.waits.mean_ms as f64)
+        .means(
+            "Time from submission to start, over the workloads that started. One that never starts \
              is not in it: read it beside those rejected and waiting.",
-)
-.timed();
+        )
+        .timed();
 /// Median wait.
-pub(super) const WAIT_P50: Metric = metric("Wait, median", Unit::Span, Better::Lower, |t| {
-    t.waits.p50_ms as f64
-})
-.means("Half of the started workloads waited at most this long.")
-.timed();
+pub(super) const WAIT_P50: Metric =
+    metric("Wait, median", Unit::Span, Better::Lower, |t| t.waits.p50_ms as f64)
+        .means("Half of the started workloads waited at most this long.")
+        .timed();
 /// 95th percentile of the waits.
 pub(super) const WAIT_P95: Metric =
-    metric("Wait, 95th percentile", Unit::Span, Better::Lower, |t| {
-        t.waits.p95_ms as f64
-    })
-    .means("One started workload in 20 waited longer.")
-    .timed();
+    metric("Wait, 95th percentile", Unit::Span, Better::Lower, |t| t.waits.p95_ms as f64)
+        .means("One started workload in 20 waited longer.")
+        .timed();
 /// 99th percentile of the waits.
 pub(super) const WAIT_P99: Metric =
-    metric("Wait, 99th percentile", Unit::Span, Better::Lower, |t| {
-        t.waits.p99_ms as f64
-    })
-    .means("One started workload in 100 waited longer.")
-    .timed();
+    metric("Wait, 99th percentile", Unit::Span, Better::Lower, |t| t.waits.p99_ms as f64)
+        .means("One started workload in 100 waited longer.")
+        .timed();
 /// Longest wait.
-pub(super) const WAIT_MAX: Metric = metric("Wait, longest", Unit::Span, Better::Lower, |t| {
-    t.waits.max_ms as f64
-})
-.means("The longest wait of a workload that started.")
-.timed();
+pub(super) const WAIT_MAX: Metric =
+    metric("Wait, longest", Unit::Span, Better::Lower, |t| t.waits.max_ms as f64)
+        .means("The longest wait of a workload that started.")
+        .timed();
 
 /// Every figure of [`Totals`] but the counts by size, in the order of the table.
 pub(super) const ALL: [&Metric; 14] = [
@@ -214,10 +182,7 @@ mod tests {
     use super::*;
 
     fn best(values: &[f64], better: Better) -> Vec<bool> {
-        mark_best(values, Unit::Percent, better)
-            .into_iter()
-            .map(|cell| cell.best)
-            .collect()
+        mark_best(values, Unit::Percent, better).into_iter().map(|cell| cell.best).collect()
     }
 
     #[test]
@@ -227,10 +192,7 @@ mod tests {
         assert_eq!(best(&[2.0, 2.0], Better::Lower), [false, false]);
         assert_eq!(best(&[2.0], Better::Higher), [false]);
         assert_eq!(best(&[f64::NAN, 2.0], Better::Higher), [false, false]);
-        assert_eq!(
-            best(&[f64::NAN, 2.0, 1.0], Better::Higher),
-            [false, true, false]
-        );
+        assert_eq!(best(&[f64::NAN, 2.0, 1.0], Better::Higher), [false, true, false]);
         assert_eq!(best(&[1.0, 2.0], Better::Neither), [false, false]);
         assert!(best(&[], Better::Higher).is_empty());
     }

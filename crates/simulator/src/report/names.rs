@@ -4,15 +4,8 @@ use std::fmt::Write as _;
 
 /// Returns `name` without characters that steer a terminal or turn the reading direction.
 pub(super) fn shown(name: &str) -> String {
-    let clean: String = name
-        .chars()
-        .map(|c| if steers(c) { '\u{fffd}' } else { c })
-        .collect();
-    if clean.trim().is_empty() {
-        "(unnamed)".to_owned()
-    } else {
-        clean
-    }
+    let clean: String = name.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect();
+    if clean.trim().is_empty() { "(unnamed)".to_owned() } else { clean }
 }
 
 /// Returns whether a character acts on a terminal or on the reading direction; all are below U+10000.
@@ -56,10 +49,7 @@ mod tests {
 
     #[test]
     fn a_name_cannot_steer_a_terminal() {
-        assert_eq!(
-            shown("a\u{1b}[31mb\nc\u{202e}"),
-            "a\u{fffd}[31mb\u{fffd}c\u{fffd}"
-        );
+        assert_eq!(shown("a\u{1b}[31mb\nc\u{202e}"), "a\u{fffd}[31mb\u{fffd}c\u{fffd}");
         assert_eq!(shown(" \t"), " \u{fffd}");
         assert_eq!(shown(""), "(unnamed)");
     }
@@ -74,9 +64,6 @@ mod tests {
 
     #[test]
     fn markup_is_text() {
-        assert_eq!(
-            escaped("<a b='c'>&\""),
-            "&#60;a b=&#39;c&#39;&#62;&#38;&#34;"
-        );
+        assert_eq!(escaped("<a b='c'>&\""), "&#60;a b=&#39;c&#39;&#62;&#38;&#34;");
     }
 }

@@ -8,17 +8,8 @@
 use super::svg::Svg;
 
 const COLOURS: usize = 8;
-const DASHES: [&str; 9] = [
-    "none",
-    "7 3",
-    "2 2.5",
-    "9 3 2 3",
-    "13 4",
-    "4 2",
-    "9 2.5 2 2.5 2 2.5",
-    "13 3 4 3",
-    "5 5",
-];
+const DASHES: [&str; 9] =
+    ["none", "7 3", "2 2.5", "9 3 2 3", "13 4", "4 2", "9 2.5 2 2.5 2 2.5", "13 3 4 3", "5 5"];
 
 /// Returns a CSS colour.
 pub(super) fn colour(run: usize) -> String {
@@ -40,12 +31,7 @@ pub(super) fn hatches(runs: usize) -> String {
     let mut svg = Svg::default();
     svg.open(
         "svg",
-        &[
-            ("class", &"definitions"),
-            ("width", &0),
-            ("height", &0),
-            ("aria-hidden", &"true"),
-        ],
+        &[("class", &"definitions"), ("width", &0), ("height", &0), ("aria-hidden", &"true")],
     );
     svg.open("defs", &[]);
     for run in 0..runs {
@@ -68,10 +54,7 @@ fn hatch(svg: &mut Svg, run: usize) {
             ("patternTransform", &turn),
         ],
     );
-    svg.leaf(
-        "rect",
-        &[("width", &SIZE), ("height", &SIZE), ("fill", &colour)],
-    );
+    svg.leaf("rect", &[("width", &SIZE), ("height", &SIZE), ("fill", &colour)]);
     if run > 0 {
         let thickness = if run % 8 < 4 { 1.5 } else { 3.0 };
         svg.leaf(
@@ -90,14 +73,7 @@ fn hatch(svg: &mut Svg, run: usize) {
 /// Returns a short line in a run's colour and dash, for legends.
 pub(super) fn line_swatch(run: usize) -> String {
     let mut svg = Svg::default();
-    svg.open(
-        "svg",
-        &[
-            ("class", &"swatch"),
-            ("viewBox", &"0 0 34 10"),
-            ("aria-hidden", &"true"),
-        ],
-    );
+    svg.open("svg", &[("class", &"swatch"), ("viewBox", &"0 0 34 10"), ("aria-hidden", &"true")]);
     svg.leaf(
         "path",
         &[
@@ -113,22 +89,10 @@ pub(super) fn line_swatch(run: usize) -> String {
 /// Returns a small square in a run's paint, for legends.
 pub(super) fn fill_swatch(run: usize) -> String {
     let mut svg = Svg::default();
-    svg.open(
-        "svg",
-        &[
-            ("class", &"swatch"),
-            ("viewBox", &"0 0 34 10"),
-            ("aria-hidden", &"true"),
-        ],
-    );
+    svg.open("svg", &[("class", &"swatch"), ("viewBox", &"0 0 34 10"), ("aria-hidden", &"true")]);
     svg.leaf(
         "rect",
-        &[
-            ("width", &34),
-            ("height", &10),
-            ("fill", &fill(run)),
-            ("stroke", &colour(run)),
-        ],
+        &[("width", &34), ("height", &10), ("fill", &fill(run)), ("stroke", &colour(run))],
     );
     svg.finish()
 }

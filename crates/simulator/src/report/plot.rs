@@ -33,20 +33,12 @@ impl Plot<'_> {
         let axis = Axis::of(self.comparison);
         let (lo, hi) = axis.domain(self.comparison)?;
         let x_domain = widened((self.from.unwrap_or(lo), hi));
-        let runs: Vec<Points> = self
-            .comparison
-            .runs
-            .iter()
-            .map(|run| self.points(run, axis))
-            .collect();
+        let runs: Vec<Points> =
+            self.comparison.runs.iter().map(|run| self.points(run, axis)).collect();
         let (y_domain, y_ticks) = self.y_domain(&runs)?;
 
-        let names: Vec<String> = self
-            .comparison
-            .runs
-            .iter()
-            .map(|run| shown(&run.policy))
-            .collect();
+        let names: Vec<String> =
+            self.comparison.runs.iter().map(|run| shown(&run.policy)).collect();
         let label_margin = labels::margin(&names);
         let frame = Frame::with_right_margin(label_margin.unwrap_or(12.0));
         let (x, y) = (frame.x(x_domain), frame.y(y_domain));
@@ -58,10 +50,7 @@ impl Plot<'_> {
             labels::draw(&mut svg, frame, &ends);
         }
         let (top, bottom) = (At(frame.top), At(frame.bottom));
-        svg.leaf(
-            "line",
-            &[("class", &"cross"), ("y1", &top), ("y2", &bottom)],
-        );
+        svg.leaf("line", &[("class", &"cross"), ("y1", &top), ("y2", &bottom)]);
         Some(svg.finish())
     }
 
@@ -79,17 +68,9 @@ impl Plot<'_> {
         let mut ys = runs.iter().flatten().flatten().map(|point| point.1);
         let first = ys.next()?;
         let (min, max) = ys.fold((first, first), |(lo, hi), y| (lo.min(y), hi.max(y)));
-        let lo = if self.from.is_some() {
-            min
-        } else {
-            min.min(0.0)
-        };
+        let lo = if self.from.is_some() { min } else { min.min(0.0) };
         let (lo, hi) = widened((lo, max));
-        let step_min = if self.field.unit == Unit::Count {
-            1.0
-        } else {
-            0.0
-        };
+        let step_min = if self.field.unit == Unit::Count { 1.0 } else { 0.0 };
         let step = ticks(lo, hi, 5, step_min).step;
         let (lo, hi) = ((lo / step).floor() * step, (hi / step).ceil() * step);
         Some(((lo, hi), ticks(lo, hi, 5, step.max(step_min))))
@@ -119,14 +100,7 @@ impl Plot<'_> {
                 ("data-right", &At(frame.right)),
                 ("data-x-unit", &x_unit),
                 ("data-x-name", &x_name),
-                (
-                    "data-unit",
-                    &if self.field.unit == Unit::Percent {
-                        " %"
-                    } else {
-                        ""
-                    },
-                ),
+                ("data-unit", &if self.field.unit == Unit::Percent { " %" } else { "" }),
             ],
         );
     }
@@ -164,9 +138,7 @@ fn draw_lines(
 ) -> Vec<End> {
     let mut ends = Vec::new();
     for (run, (points, name)) in runs.iter().zip(names).enumerate() {
-        let placed = points
-            .iter()
-            .map(|point| point.map(|point| (x.at(point.0), y.at(point.1))));
+        let placed = points.iter().map(|point| point.map(|point| (x.at(point.0), y.at(point.1))));
         let placed: Points = placed.collect();
         let Some((end_x, end_y)) = placed.iter().rev().copied().flatten().next() else {
             continue;
@@ -183,16 +155,8 @@ fn draw_lines(
             ],
         );
         let (cx, cy) = (At(end_x), At(end_y));
-        svg.leaf(
-            "circle",
-            &[("cx", &cx), ("cy", &cy), ("r", &2.4), ("fill", &colour)],
-        );
-        ends.push(End {
-            run,
-            name: name.clone(),
-            x: end_x,
-            y: end_y,
-        });
+        svg.leaf("circle", &[("cx", &cx), ("cy", &cy), ("r", &2.4), ("fill", &colour)]);
+        ends.push(End { run, name: name.clone(), x: end_x, y: end_y });
     }
     ends
 }
@@ -232,9 +196,8 @@ mod tests {
 
     #[test]
     fn thinning_keeps_peaks_and_ends() {
-        let points: Vec<(f64, f64)> = (0..1000)
-            .map(|i| (f64::from(i) / 100.0, if i == 555 { 9.0 } else { 1.0 }))
-            .collect();
+        let points: Vec<(f64, f64)> =
+            (0..1000).map(|i| (f64::from(i) / 100.0, if i == 555 { 9.0 } else { 1.0 })).collect();
         let thin = thinned(&points);
         assert!(thin.len() < 50);
         assert!(thin.contains(&(5.55, 9.0)));

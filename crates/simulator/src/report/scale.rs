@@ -22,11 +22,7 @@ impl Scale {
 
 /// Returns the range widened to have a length, for a run of one sample.
 pub(super) fn widened((lo, hi): (f64, f64)) -> (f64, f64) {
-    if hi - lo > f64::EPSILON * hi.abs().max(1.0) {
-        (lo, hi)
-    } else {
-        (lo, lo + 1.0)
-    }
+    if hi - lo > f64::EPSILON * hi.abs().max(1.0) { (lo, hi) } else { (lo, lo + 1.0) }
 }
 
 /// Round figures along an axis.
@@ -46,16 +42,10 @@ pub(super) fn ticks(lo: f64, hi: f64, wanted: u32, step_min: f64) -> Ticks {
     let raw = ((hi - lo) / f64::from(wanted)).max(step_min);
     let power = raw.log10().floor();
     let magnitude = 10_f64.powf(power);
-    let factor = [1.0, 2.0, 5.0]
-        .into_iter()
-        .find(|factor| factor * magnitude >= raw * 0.999);
+    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * magnitude >= raw * 0.999);
     let step = factor.unwrap_or(10.0) * magnitude;
     let decimals = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
-    Ticks {
-        values: multiples(lo, hi, step),
-        decimals,
-        step,
-    }
+    Ticks { values: multiples(lo, hi, step), decimals, step }
 }
 
 /// A unit of time for an axis.
@@ -69,50 +59,23 @@ pub(super) struct TimeUnit {
 }
 
 const TIME_UNITS: [TimeUnit; 4] = [
-    TimeUnit {
-        name: "days",
-        ms: 86_400_000.0,
-        steps: &[1.0, 2.0, 5.0, 7.0, 10.0, 14.0, 30.0],
-    },
-    TimeUnit {
-        name: "hours",
-        ms: 3_600_000.0,
-        steps: &[1.0, 2.0, 3.0, 6.0, 12.0, 24.0],
-    },
-    TimeUnit {
-        name: "minutes",
-        ms: 60_000.0,
-        steps: &[1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0],
-    },
-    TimeUnit {
-        name: "seconds",
-        ms: 1_000.0,
-        steps: &[1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0],
-    },
+    TimeUnit { name: "days", ms: 86_400_000.0, steps: &[1.0, 2.0, 5.0, 7.0, 10.0, 14.0, 30.0] },
+    TimeUnit { name: "hours", ms: 3_600_000.0, steps: &[1.0, 2.0, 3.0, 6.0, 12.0, 24.0] },
+    TimeUnit { name: "minutes", ms: 60_000.0, steps: &[1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0] },
+    TimeUnit { name: "seconds", ms: 1_000.0, steps: &[1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0] },
 ];
 
 /// Returns the largest unit of which the span holds at least three, or seconds.
 pub(super) fn time_unit(span_ms: f64) -> TimeUnit {
     let [.., seconds] = TIME_UNITS;
-    TIME_UNITS
-        .into_iter()
-        .find(|unit| span_ms >= 3.0 * unit.ms)
-        .unwrap_or(seconds)
+    TIME_UNITS.into_iter().find(|unit| span_ms >= 3.0 * unit.ms).unwrap_or(seconds)
 }
 
 /// Returns ticks in `unit`s over a span of time, at steps that clocks and calendars use.
 pub(super) fn time_ticks(lo: f64, hi: f64, wanted: u32, unit: TimeUnit) -> Ticks {
     let raw = (hi - lo) / f64::from(wanted);
-    match unit
-        .steps
-        .iter()
-        .find(|step| **step >= raw * 0.999 && raw > 0.5)
-    {
-        Some(step) => Ticks {
-            values: multiples(lo, hi, *step),
-            decimals: 0,
-            step: *step,
-        },
+    match unit.steps.iter().find(|step| **step >= raw * 0.999 && raw > 0.5) {
+        Some(step) => Ticks { values: multiples(lo, hi, *step), decimals: 0, step: *step },
         None => ticks(lo, hi, wanted, 0.0),
     }
 }
@@ -145,10 +108,7 @@ mod tests {
     fn time_ticks_follow_clocks() {
         let day = time_unit(24.0 * 3.6e6);
         assert_eq!(day.name, "hours");
-        assert_eq!(
-            time_ticks(0.0, 24.0, 5, day).values,
-            [0.0, 6.0, 12.0, 18.0, 24.0]
-        );
+        assert_eq!(time_ticks(0.0, 24.0, 5, day).values, [0.0, 6.0, 12.0, 18.0, 24.0]);
         assert_eq!(time_unit(30.0 * 86.4e6).name, "days");
         assert_eq!(time_unit(1.0).name, "seconds");
     }

@@ -15,35 +15,19 @@ pub(super) struct Field {
 }
 
 /// GPU compute held.
-pub(super) const ALLOCATED: Field = Field {
-    key: "allocated_pct",
-    unit: Unit::Percent,
-    of: |s| s.allocated_pct,
-};
+pub(super) const ALLOCATED: Field =
+    Field { key: "allocated_pct", unit: Unit::Percent, of: |s| s.allocated_pct };
 /// Idle GPU compute that the expected mix cannot use.
-pub(super) const FRAGMENTED: Field = Field {
-    key: "fragmented_pct",
-    unit: Unit::Percent,
-    of: |s| s.fragmented_pct,
-};
+pub(super) const FRAGMENTED: Field =
+    Field { key: "fragmented_pct", unit: Unit::Percent, of: |s| s.fragmented_pct };
 /// GPUs with at least one tenant.
-pub(super) const BUSY: Field = Field {
-    key: "busy_pct",
-    unit: Unit::Percent,
-    of: |s| s.busy_pct,
-};
+pub(super) const BUSY: Field = Field { key: "busy_pct", unit: Unit::Percent, of: |s| s.busy_pct };
 /// Workloads that wait.
-pub(super) const WAITING: Field = Field {
-    key: "waiting",
-    unit: Unit::Count,
-    of: |s| s.waiting as f64,
-};
+pub(super) const WAITING: Field =
+    Field { key: "waiting", unit: Unit::Count, of: |s| s.waiting as f64 };
 /// Workloads turned away so far.
-pub(super) const REJECTED: Field = Field {
-    key: "rejected",
-    unit: Unit::Count,
-    of: |s| s.rejected as f64,
-};
+pub(super) const REJECTED: Field =
+    Field { key: "rejected", unit: Unit::Count, of: |s| s.rejected as f64 };
 
 /// The x axis of a comparison, the same for all its plots.
 #[derive(Clone, Copy, Debug)]
@@ -64,9 +48,7 @@ impl Axis {
             return Self::Demand;
         }
         let samples = comparison.runs.iter().flat_map(|run| &run.samples);
-        Self::Time {
-            start_ms: samples.map(|sample| sample.at_ms).min().unwrap_or(0),
-        }
+        Self::Time { start_ms: samples.map(|sample| sample.at_ms).min().unwrap_or(0) }
     }
 
     /// Returns where a sample lies on the axis: percent, or ms since the start.
@@ -83,9 +65,7 @@ impl Axis {
         let mut xs = samples.map(|sample| self.x(sample)).filter(|x| usable(*x));
         let first = xs.next()?;
         // Both axes count from the start of the run.
-        Some(xs.fold((first.min(0.0), first), |(lo, hi), x| {
-            (lo.min(x), hi.max(x))
-        }))
+        Some(xs.fold((first.min(0.0), first), |(lo, hi), x| (lo.min(x), hi.max(x))))
     }
 }
 
@@ -128,9 +108,8 @@ pub(super) fn parting(comparison: &Comparison) -> Option<f64> {
     let axis = Axis::of(comparison);
     let (lo, hi) = axis.domain(comparison)?;
     let probe = |index: u32| lo + (hi - lo) * f64::from(index) / f64::from(PROBES);
-    let spreads: Vec<f64> = (0..=PROBES)
-        .map(|index| spread(comparison, axis, probe(index)))
-        .collect();
+    let spreads: Vec<f64> =
+        (0..=PROBES).map(|index| spread(comparison, axis, probe(index))).collect();
     let widest = spreads.iter().copied().fold(0.0, f64::max);
     let parted = spreads.iter().position(|spread| *spread > 0.15 * widest)?;
     let start = probe(u32::try_from(parted).ok()?.saturating_sub(PROBES / 20));
@@ -138,12 +117,8 @@ pub(super) fn parting(comparison: &Comparison) -> Option<f64> {
 }
 
 fn spread(comparison: &Comparison, axis: Axis, x: f64) -> f64 {
-    let values = comparison
-        .runs
-        .iter()
-        .filter_map(|run| value_at(run, axis, &ALLOCATED, x));
-    let (lo, hi) = values.fold((f64::MAX, f64::MIN), |(lo, hi), value| {
-        (lo.min(value), hi.max(value))
-    });
+    let values = comparison.runs.iter().filter_map(|run| value_at(run, axis, &ALLOCATED, x));
+    let (lo, hi) =
+        values.fold((f64::MAX, f64::MIN), |(lo, hi), value| (lo.min(value), hi.max(value)));
     (hi - lo).max(0.0)
 }

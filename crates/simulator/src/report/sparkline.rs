@@ -5,17 +5,10 @@ const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 /// Returns one block per value on the scale `lo..=hi`; a blank where there is none.
 pub(super) fn sparkline(values: &[Option<f64>], lo: f64, hi: f64) -> String {
     let level = |value: f64| {
-        let share = if hi > lo {
-            (value - lo) / (hi - lo)
-        } else {
-            1.0
-        };
+        let share = if hi > lo { (value - lo) / (hi - lo) } else { 1.0 };
         LEVELS[((share * 8.0) as usize).min(LEVELS.len() - 1)]
     };
-    values
-        .iter()
-        .map(|value| value.map_or(' ', level))
-        .collect()
+    values.iter().map(|value| value.map_or(' ', level)).collect()
 }
 
 #[cfg(test)]

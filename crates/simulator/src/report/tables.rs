@@ -26,10 +26,7 @@ pub(super) fn totals(comparison: &Comparison) -> (Vec<Row>, Vec<Row>) {
         row.cells.iter_mut().for_each(|cell| cell.best = false);
         row
     };
-    let rows = judged
-        .into_iter()
-        .map(|metric| total(metric, comparison))
-        .collect();
+    let rows = judged.into_iter().map(|metric| total(metric, comparison)).collect();
     (rows, unjudged.into_iter().map(unmarked).collect())
 }
 
@@ -39,11 +36,7 @@ fn total(metric: &Metric, comparison: &Comparison) -> Row {
         Better::Lower => "lower is better",
         Better::Neither => "",
     };
-    Row {
-        name: metric.name.to_owned(),
-        way,
-        cells: metric.cells(&comparison.runs),
-    }
+    Row { name: metric.name.to_owned(), way, cells: metric.cells(&comparison.runs) }
 }
 
 /// Returns one row per size that arrived in some run: rejected of arrived, with its share.
@@ -55,11 +48,7 @@ pub(super) fn by_size(comparison: &Comparison) -> Vec<Row> {
             best: cell.best,
         };
         let cells = counts.iter().zip(share_cells(&counts)).map(cell).collect();
-        Row {
-            name: size.label().to_owned(),
-            way: "",
-            cells,
-        }
+        Row { name: size.label().to_owned(), way: "", cells }
     };
     arrived_sizes(comparison).into_iter().map(row).collect()
 }
@@ -76,16 +65,8 @@ pub(super) fn shares_by_size(comparison: &Comparison) -> Vec<Row> {
 
 /// Returns the sizes of which a workload arrived in some run, with their place in `by_size`.
 pub(super) fn arrived_sizes(comparison: &Comparison) -> Vec<(usize, Size)> {
-    let arrived = |index| {
-        counts(comparison, index)
-            .iter()
-            .any(|count| count.arrived > 0)
-    };
-    Size::ALL
-        .into_iter()
-        .enumerate()
-        .filter(|(index, _)| arrived(*index))
-        .collect()
+    let arrived = |index| counts(comparison, index).iter().any(|count| count.arrived > 0);
+    Size::ALL.into_iter().enumerate().filter(|(index, _)| arrived(*index)).collect()
 }
 
 /// Returns the rejected share of the arrived, percent; nothing arrived is nothing rejected.
@@ -94,11 +75,7 @@ pub(super) fn share_pct(count: SizeCount) -> f64 {
 }
 
 fn counts(comparison: &Comparison, index: usize) -> Vec<SizeCount> {
-    comparison
-        .runs
-        .iter()
-        .map(|run| run.totals.by_size[index])
-        .collect()
+    comparison.runs.iter().map(|run| run.totals.by_size[index]).collect()
 }
 
 fn share_cells(counts: &[SizeCount]) -> Vec<Cell> {

@@ -41,12 +41,7 @@ struct Page<'a> {
 /// not fit side by side follow in further tables.
 pub fn terminal(comparison: &Comparison, width: usize, colour: bool) -> String {
     let width = width.clamp(*WIDTHS.start(), *WIDTHS.end());
-    let mut page = Page {
-        comparison,
-        width,
-        colour,
-        text: String::new(),
-    };
+    let mut page = Page { comparison, width, colour, text: String::new() };
     page.heading();
     if comparison.runs.is_empty() {
         page.line("no runs");
@@ -69,11 +64,7 @@ impl Page<'_> {
             Style::Best => "1;32",
             Style::Quiet => "2",
         };
-        if self.colour {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
     fn heading(&mut self) {
@@ -91,17 +82,9 @@ impl Page<'_> {
 
     /// Writes the tables, as many policies side by side as fit.
     fn tables(&mut self) {
-        let names: Vec<String> = self
-            .comparison
-            .runs
-            .iter()
-            .map(|run| shown(&run.policy))
-            .collect();
-        let longest = names
-            .iter()
-            .map(|name| name.chars().count())
-            .max()
-            .unwrap_or(0);
+        let names: Vec<String> =
+            self.comparison.runs.iter().map(|run| shown(&run.policy)).collect();
+        let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
         let (abreast, column) = columns(names.len(), longest, self.width - NAME);
         let rows = self.rows();
         for start in (0..names.len()).step_by(abreast) {
@@ -140,19 +123,12 @@ impl Page<'_> {
     }
 
     fn rejected_by_size(&self) -> Vec<(String, Option<Vec<Cell>>)> {
-        let mut counts = self
-            .comparison
-            .runs
-            .iter()
-            .flat_map(|run| run.totals.by_size);
+        let mut counts = self.comparison.runs.iter().flat_map(|run| run.totals.by_size);
         if counts.all(|count| count.rejected == 0) {
             return Vec::new();
         }
         let shares = tables::shares_by_size(self.comparison);
-        shares
-            .into_iter()
-            .map(|row| (format!("  {}", row.name), Some(row.cells)))
-            .collect()
+        shares.into_iter().map(|row| (format!("  {}", row.name), Some(row.cells))).collect()
     }
 
     fn header(&mut self, names: &[String], column: usize) {
@@ -175,11 +151,7 @@ impl Page<'_> {
             let padding = column - 1 - figure.chars().count();
             line.push_str(&" ".repeat(padding));
             let text = format!("{figure}{mark}");
-            line.push_str(&if cell.best {
-                self.styled(&text, Style::Best)
-            } else {
-                text
-            });
+            line.push_str(&if cell.best { self.styled(&text, Style::Best) } else { text });
         }
         self.line(&line);
     }
@@ -199,16 +171,12 @@ impl Page<'_> {
             .map(|run| resampled(run, axis, (from, hi), blocks))
             .collect();
         let drawn = lines.iter().flatten().flatten().copied();
-        let Some((least, most)) = drawn
-            .map(|y| (y, y))
-            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        let Some((least, most)) = drawn.map(|y| (y, y)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
         else {
             return;
         };
-        let title = format!(
-            "Allocated, ▁ {least:.0} % to █ {most:.0} %, over {}",
-            range(axis, (from, hi))
-        );
+        let title =
+            format!("Allocated, ▁ {least:.0} % to █ {most:.0} %, over {}", range(axis, (from, hi)));
         for line in wrapped(&title, self.width) {
             self.line(&line);
         }
@@ -220,10 +188,7 @@ impl Page<'_> {
     fn spark_row(&mut self, run: &Outcome, values: &[Option<f64>], (least, most): (f64, f64)) {
         let name = shortened(&shown(&run.policy), NAME - 3);
         let blocks = sparkline(values, least, most);
-        let last = run
-            .samples
-            .last()
-            .map_or(f64::NAN, |sample| sample.allocated_pct);
+        let last = run.samples.last().map_or(f64::NAN, |sample| sample.allocated_pct);
         let last = self.styled(&format!("{:>9}", Unit::Percent.show(last)), Style::Quiet);
         let line = format!("  {name:name_width$}{blocks} {last}", name_width = NAME - 2);
         self.line(&line);
@@ -241,22 +206,12 @@ fn columns(count: usize, longest: usize, room: usize) -> (usize, usize) {
 }
 
 fn resampled(run: &Outcome, axis: Axis, (from, to): (f64, f64), blocks: usize) -> Vec<Option<f64>> {
-    let end = run
-        .samples
-        .iter()
-        .map(|sample| axis.x(sample))
-        .filter(|x| usable(*x))
-        .fold(from, f64::max);
+    let end =
+        run.samples.iter().map(|sample| axis.x(sample)).filter(|x| usable(*x)).fold(from, f64::max);
     let step = (to - from) / blocks as f64;
     (1..=blocks)
         .map(|block| from + step * block as f64)
-        .map(|x| {
-            if x - step <= end {
-                value_at(run, axis, &series::ALLOCATED, x)
-            } else {
-                None
-            }
-        })
+        .map(|x| if x - step <= end { value_at(run, axis, &series::ALLOCATED, x) } else { None })
         .collect()
 }
 

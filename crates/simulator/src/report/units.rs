@@ -41,12 +41,8 @@ impl Unit {
 
 /// Returns a span given in ms in the largest unit that leaves a figure of at least 1.
 pub(super) fn span(ms: f64) -> String {
-    const UNITS: [(&str, f64); 4] = [
-        ("d", 86_400_000.0),
-        ("h", 3_600_000.0),
-        ("min", 60_000.0),
-        ("s", 1_000.0),
-    ];
+    const UNITS: [(&str, f64); 4] =
+        [("d", 86_400_000.0), ("h", 3_600_000.0), ("min", 60_000.0), ("s", 1_000.0)];
     let fits = UNITS.iter().find(|(name, size)| match *name {
         "d" => ms.abs() >= 2.0 * size,
         _ => ms.abs() >= *size,
@@ -61,9 +57,7 @@ pub(super) fn span(ms: f64) -> String {
 /// Returns a number with `decimals` decimals and a comma between thousands.
 pub(super) fn grouped(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
-    let (sign, rest) = text
-        .strip_prefix('-')
-        .map_or(("", text.as_str()), |rest| ("-", rest));
+    let (sign, rest) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("-", rest));
     let (whole, fraction) = rest.split_once('.').unwrap_or((rest, ""));
     let mut out = String::from(sign);
     for (index, digit) in whole.chars().enumerate() {
@@ -77,11 +71,7 @@ pub(super) fn grouped(value: f64, decimals: usize) -> String {
         out.push_str(fraction);
     }
     let is_zero = !out.contains(|c: char| c.is_ascii_digit() && c != '0');
-    if is_zero {
-        out.trim_start_matches('-').to_owned()
-    } else {
-        out
-    }
+    if is_zero { out.trim_start_matches('-').to_owned() } else { out }
 }
 
 #[cfg(test)]
@@ -99,22 +89,10 @@ mod tests {
 
     #[test]
     fn spans_take_the_unit_that_fits() {
-        let shown: Vec<String> = [
-            0.0,
-            850.0,
-            12_300.0,
-            90_000.0,
-            7.1 * 3.6e6,
-            26.0 * 3.6e6,
-            76.0 * 3.6e6,
-        ]
-        .map(span)
-        .into();
-        assert_eq!(
-            shown,
-            [
-                "0 s", "850 ms", "12.3 s", "1.5 min", "7.1 h", "26.0 h", "3.2 d"
-            ]
-        );
+        let shown: Vec<String> =
+            [0.0, 850.0, 12_300.0, 90_000.0, 7.1 * 3.6e6, 26.0 * 3.6e6, 76.0 * 3.6e6]
+                .map(span)
+                .into();
+        assert_eq!(shown, ["0 s", "850 ms", "12.3 s", "1.5 min", "7.1 h", "26.0 h", "3.2 d"]);
     }
 }

@@ -31,11 +31,7 @@ pub struct WriteError {
 /// [`WriteError`] if the folder is missing or read-only, the disk is full, or `path` is a folder; the
 /// old file stays and nothing is left beside it.
 pub fn write_whole(path: &Path, contents: &[u8]) -> Result<(), WriteError> {
-    let failed = |(attempt, source)| WriteError {
-        path: path.to_owned(),
-        attempt,
-        source,
-    };
+    let failed = |(attempt, source)| WriteError { path: path.to_owned(), attempt, source };
     match fs::metadata(path) {
         Ok(old) if old.is_dir() => Err(failed(("it is a folder", ErrorKind::IsADirectory.into()))),
         Ok(old) if !old.is_file() => write_through(path, contents).map_err(failed),
@@ -61,9 +57,7 @@ impl<T> At<T> for io::Result<T> {
 
 fn write_through(path: &Path, contents: &[u8]) -> Attempt<()> {
     let mut file = OpenOptions::new().write(true).open(path).at("opening it")?;
-    file.write_all(contents)
-        .and_then(|()| file.flush())
-        .at("writing to it")
+    file.write_all(contents).and_then(|()| file.flush()).at("writing to it")
 }
 
 fn replace(path: &Path, contents: &[u8], permissions: Option<fs::Permissions>) -> Attempt<()> {
@@ -81,21 +75,16 @@ fn replace(path: &Path, contents: &[u8], permissions: Option<fs::Permissions>) -
 }
 
 fn fill(file: &mut File, contents: &[u8], permissions: Option<fs::Permissions>) -> Attempt<()> {
-    file.write_all(contents)
-        .at("writing the temporary file beside it")?;
+    file.write_all(contents).at("writing the temporary file beside it")?;
     if let Some(permissions) = permissions {
-        file.set_permissions(permissions)
-            .at("giving the temporary file its permissions")?;
+        file.set_permissions(permissions).at("giving the temporary file its permissions")?;
     }
     file.sync_all().at("bringing the temporary file to disk")
 }
 
 fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
     let Some(name) = path.file_name() else {
-        return Err(io::Error::new(
-            ErrorKind::InvalidInput,
-            "the path names no file",
-        ));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "the path names no file"));
     };
     let mut attempt = 0;
     loop {
@@ -103,11 +92,7 @@ fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
         temporary_name.push(name);
         temporary_name.push(format!(".{}-{attempt}.tmp", std::process::id()));
         let temporary = path.with_file_name(temporary_name);
-        match OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&temporary)
-        {
+        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
             Ok(file) => return Ok((file, temporary)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < NAMES_MAX => {
                 attempt += 1;
@@ -119,17 +104,12 @@ fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
 
 /// The file is whole either way; some file systems cannot sync a folder, and that is no failure.
 fn make_rename_durable(path: &Path) {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let _best_effort =
         File::open(folder.unwrap_or_else(|| Path::new("."))).and_then(|folder| folder.sync_all());
 }
 
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "ErrorKind is open: most kinds have no way out"
-)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "ErrorKind is open: most kinds have no way out")]
 fn way_out(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::StorageFull => "free some space or name a file on another disk",

@@ -4,11 +4,7 @@ use simulator::outcome::{Comparison, Outcome, Sample, SizeCount, Totals, Waits};
 
 /// Three policies on arrivals alone, 130 samples each.
 pub(crate) fn arrivals() -> Comparison {
-    let runs = [
-        ("best-fit", 0.90),
-        ("random", 0.86),
-        ("fragmentation-aware", 0.955),
-    ];
+    let runs = [("best-fit", 0.90), ("random", 0.86), ("fragmentation-aware", 0.955)];
     Comparison {
         trace: "production-2023, default mix".to_owned(),
         nodes: 1213,
@@ -58,11 +54,7 @@ fn arrivals_run(policy: &str, most: f64) -> Outcome {
         by_size,
         ..Totals::default()
     };
-    Outcome {
-        policy: policy.to_owned(),
-        samples,
-        totals,
-    }
+    Outcome { policy: policy.to_owned(), samples, totals }
 }
 
 /// Nine policies with long names in a timed run of four days, 2,000 samples each.
@@ -84,11 +76,7 @@ pub(crate) fn timed() -> Comparison {
         gpus: 128,
         timed: true,
         protocol: "Arrivals, durations and a queue as in the trace.".to_owned(),
-        runs: names
-            .iter()
-            .enumerate()
-            .map(|(index, name)| timed_run(name, index as u32))
-            .collect(),
+        runs: names.iter().enumerate().map(|(index, name)| timed_run(name, index as u32)).collect(),
     }
 }
 
@@ -124,17 +112,10 @@ fn timed_run(policy: &str, index: u32) -> Outcome {
             p99_ms: wait * 9,
             max_ms: wait * 30,
         },
-        by_size: [SizeCount {
-            arrived: 2_000,
-            rejected: 0,
-        }; 6],
+        by_size: [SizeCount { arrived: 2_000, rejected: 0 }; 6],
         ..Totals::default()
     };
-    Outcome {
-        policy: policy.to_owned(),
-        samples: (0..2_000).map(sample).collect(),
-        totals,
-    }
+    Outcome { policy: policy.to_owned(), samples: (0..2_000).map(sample).collect(), totals }
 }
 
 /// A comparison whose every name wants to be markup.
@@ -152,31 +133,19 @@ pub(crate) fn hostile() -> Comparison {
 /// Comparisons with little, nothing or nonsense in them.
 pub(crate) fn degenerate() -> Vec<Comparison> {
     let none = Comparison::default();
-    let no_samples = Comparison {
-        runs: vec![Outcome::default(); 2],
-        ..Comparison::default()
-    };
+    let no_samples = Comparison { runs: vec![Outcome::default(); 2], ..Comparison::default() };
     let mut one_sample = arrivals();
-    one_sample
-        .runs
-        .iter_mut()
-        .for_each(|run| run.samples.truncate(1));
+    one_sample.runs.iter_mut().for_each(|run| run.samples.truncate(1));
     let mut timed_point = one_sample.clone();
     timed_point.timed = true;
     let mut strange = timed();
     for (index, run) in strange.runs.iter_mut().enumerate() {
         let value = [f64::NAN, f64::INFINITY, f64::MAX, -1e300, -5.0][index % 5];
-        run.samples
-            .iter_mut()
-            .step_by(2)
-            .for_each(|sample| sample.allocated_pct = value);
+        run.samples.iter_mut().step_by(2).for_each(|sample| sample.allocated_pct = value);
         run.samples[0].at_ms = u64::MAX;
         run.totals.allocated_pct = value;
         run.totals.waits.max_ms = u64::MAX;
-        run.totals.by_size[0] = SizeCount {
-            arrived: 0,
-            rejected: u64::MAX,
-        };
+        run.totals.by_size[0] = SizeCount { arrived: 0, rejected: u64::MAX };
     }
     let mut lost = arrivals();
     for sample in lost.runs.iter_mut().flat_map(|run| &mut run.samples) {
@@ -184,13 +153,5 @@ pub(crate) fn degenerate() -> Vec<Comparison> {
     }
     let mut crowd = arrivals();
     crowd.runs = vec![crowd.runs[0].clone(); 40];
-    vec![
-        none,
-        no_samples,
-        one_sample,
-        timed_point,
-        strange,
-        lost,
-        crowd,
-    ]
+    vec![none, no_samples, one_sample, timed_point, strange, lost, crowd]
 }

@@ -1,0 +1,332 @@
+//! One pass over the queue: who is next, where could it sit, which place is best, and what if none
+//! is free.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use model::{
+    Action, GpuId, NodeId, Placement, Plan, Policy, Reason, Refusal, Seat, SharingMode, Snapshot,
+    Step, Usage, Workload, WorkloadId,
+};
+
+use crate::apply::expected_end_ms;
+use crate::backfill::Promise;
+use crate::memo::{ColumnId, Memo};
+use crate::order::Queue;
+
+/// Largest gang; a larger one is refused for good, which bounds the work on one workload.
+const MEMBERS_MAX: u32 = 65_536;
+
+/// A workload's members on the working copy of the fleet.
+#[derive(Default)]
+struct Tentative {
+    steps: Vec<Step>,
+    seats: Vec<Seat>,
+    score: i64,
+    /// What the shares count for their owner.
+    gpu_milli: u64,
+    /// Modes before the change, to be set back if the gang does not fit.
+    changed: Vec<(GpuId, SharingMode)>,
+}
+
+/// One pass over the queue.
+pub(crate) struct Cycle<'a> {
+    snapshot: &'a Snapshot,
+    policy: &'a Policy,
+    memo: &'a mut Memo,
+    queue: Queue<'a>,
+    /// Tasks of arrays started by this plan.
+    arrays: Vec<(WorkloadId, u32)>,
+    /// The first workload that found no place and waits for one.
+    head: Option<Arc<Workload>>,
+    /// What it is promised; computed when somebody behind it asks.
+    promise: Option<Promise>,
+}
+
+impl<'a> Cycle<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot, policy: &'a Policy, memo: &'a mut Memo) -> Self {
+        let queue = Queue::new(snapshot, policy);
+        Self { snapshot, policy, memo, queue, arrays: Vec::new(), head: None, promise: None }
+    }
+
+    pub(crate) fn run(mut self) -> Plan {
+        let mut plan = Plan { at_ms: self.snapshot.now_ms, ..Plan::default() };
+        let mut looked_at = 0;
+        while looked_at < self.policy.depth.max(1) {
+            let Some(id) = self.queue.next() else { break };
+            let Some(workload) = self.snapshot.waiting().get(&id).cloned() else { continue };
+            match self.try_start(&workload) {
+                Ok(steps) => {
+                    looked_at += 1;
+                    plan.steps.extend(steps);
+                }
+                Err(refusal) => {
+                    looked_at += u32::from(!refusal.is_of_limits());
+                    plan.waiting.insert(id, refusal);
+                }
+            }
+        }
+        plan
+    }
+
+    fn try_start(&mut self, workload: &Arc<Workload>) -> Result<Vec<Step>, Refusal> {
+        self.within_limits(workload)?;
+        self.promise_to_head();
+        if let (Some(head), false) = (&self.head, self.policy.backfill) {
+            let until_ms = self.promise.as_ref().map_or(u64::MAX, |promise| promise.starts_ms);
+            return Err(Refusal::KeptForHead { head: head.id, until_ms });
+        }
+        let columns = self.memo.columns(workload);
+        if workload.members > 1 {
+            self.ever(workload, &columns)?;
+        }
+        let seated = self.seat_all(workload, &columns, self.end_ms(workload));
+        match seated.and_then(|tentative| self.within_quota(workload, tentative)) {
+            Ok(tentative) => Ok(self.start(workload, tentative)),
+            Err(refusal) if refusal.is_of_limits() => Err(refusal),
+            Err(refusal) => {
+                self.ever(workload, &columns)?;
+                if self.head.is_none() {
+                    self.head = Some(Arc::clone(workload));
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Limits that have nothing to do with the fleet: quota and array.
+    fn within_limits(&self, workload: &Workload) -> Result<(), Refusal> {
+        let members = u64::from(workload.members.max(1));
+        self.quota(workload, workload.demand.gpu_milli().saturating_mul(members))?;
+        if let Some(member) = workload.array {
+            let here = self.arrays.iter().find(|(array, _)| *array == member.array);
+            let running =
+                self.snapshot.array_running(member.array) + here.map_or(0, |(_, count)| *count);
+            if member.at_once_max > 0 && running >= member.at_once_max {
+                return Err(Refusal::ArrayLimit { at_once_max: member.at_once_max });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the owner may use so much more.
+    fn quota(&self, workload: &Workload, asked_milli: u64) -> Result<(), Refusal> {
+        let used_milli = self.queue.usage(&workload.owner).gpu_milli;
+        match self.policy.quota(&workload.owner).gpu_milli_max {
+            Some(limit_milli)
+                if asked_milli > 0 && used_milli.saturating_add(asked_milli) > limit_milli =>
+            {
+                let owner = workload.owner.as_str().into();
+                Err(Refusal::Quota { owner, asked_milli, used_milli, limit_milli })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The quota once more, now that the seats and so the shares' true sizes are known: a profile
+    /// or an amount of memory says little before.
+    fn within_quota(
+        &mut self,
+        workload: &Workload,
+        tentative: Tentative,
+    ) -> Result<Tentative, Refusal> {
+        let verdict = self.quota(workload, tentative.gpu_milli);
+        if verdict.is_err() {
+            self.undo(workload.id, &tentative);
+        }
+        verdict.map(|()| tentative)
+    }
+
+    /// Seats every member on the working copy, or none.
+    fn seat_all(
+        &mut self,
+        workload: &Workload,
+        columns: &[ColumnId],
+        until_ms: u64,
+    ) -> Result<Tentative, Refusal> {
+        let mut tentative = Tentative::default();
+        let members = workload.members.max(1);
+        for placed in 0..members {
+            let seated = self.seat_one(workload, columns, until_ms, &mut tentative);
+            if let Err(refusal) = seated {
+                self.undo(workload.id, &tentative);
+                if members == 1 {
+                    return Err(refusal);
+                }
+                let because = Box::new(refusal);
+                return Err(Refusal::Gang { asked: members, offered: placed, because });
+            }
+        }
+        Ok(tentative)
+    }
+
+    fn seat_one(
+        &mut self,
+        workload: &Workload,
+        columns: &[ColumnId],
+        until_ms: u64,
+        tentative: &mut Tentative,
+    ) -> Result<(), Refusal> {
+        let (column, node, score) = self.choose(workload, columns, until_ms)?;
+        let picks = self.memo.picks(column, node)?.to_vec();
+        for pick in &picks {
+            let gpu = GpuId { node, index: pick.gpu };
+            let found = &self.memo.nodes()[node.index()].gpus()[usize::from(pick.gpu)];
+            let before = found.mode();
+            tentative.gpu_milli += u64::from(found.share_milli(pick.mode, pick.share));
+            if before != pick.mode {
+                self.memo.set_mode(gpu, pick.mode)?;
+                tentative.changed.push((gpu, before));
+                tentative.steps.push(Step {
+                    action: Action::SetMode { gpu, mode: pick.mode },
+                    because: Reason::NeededBy(workload.id),
+                });
+            }
+        }
+        let shares = picks.iter().map(|pick| (pick.gpu, pick.share)).collect();
+        let seat = Seat { node, shares };
+        self.memo.admit(workload, &seat, until_ms)?;
+        tentative.seats.push(seat);
+        tentative.score = score;
+        Ok(())
+    }
+
+    /// The best node for one member by the first alternative that has any.
+    fn choose(
+        &mut self,
+        workload: &Workload,
+        columns: &[ColumnId],
+        until_ms: u64,
+    ) -> Result<(ColumnId, NodeId, i64), Refusal> {
+        let kept_nodes = self.promise.as_ref().map_or(&[][..], |p| p.kept_from(until_ms));
+        let mut nearest: Option<Refusal> = None;
+        for column in columns {
+            let refusal = match self.memo.best(*column, kept_nodes) {
+                Ok(Some((best, score))) => {
+                    let node = match self.policy.placement {
+                        Placement::Random { seed } => {
+                            let able = self.memo.feasible(*column, kept_nodes);
+                            draw(seed, workload.id, &able).unwrap_or(best)
+                        }
+                        Placement::DotProduct
+                        | Placement::GpuClustering
+                        | Placement::GpuPacking
+                        | Placement::BestFit
+                        | Placement::Fgd
+                        | Placement::Spread
+                        | Placement::Weighted { .. }
+                        | Placement::Hotpot => best,
+                    };
+                    return Ok((*column, node, score));
+                }
+                Ok(None) => self.promise.as_ref().map(kept),
+                Err(refusal) => Some(refusal),
+            };
+            if let Some(refusal) = refusal {
+                if nearest.as_ref().is_none_or(|seen| refusal.nearness() > seen.nearness()) {
+                    nearest = Some(refusal);
+                }
+            }
+        }
+        Err(nearest.unwrap_or(Refusal::GpuCount {
+            asked: 1,
+            offered: 0,
+            because: Box::new(Refusal::GpuModel { asked: "".into(), offered: "".into() }),
+        }))
+    }
+
+    /// Puts the finished seats into the plan's terms and counts them.
+    fn start(&mut self, workload: &Workload, tentative: Tentative) -> Vec<Step> {
+        let Tentative { mut steps, seats, score, gpu_milli, .. } = tentative;
+        let cpu_milli = workload.demand.cpu_milli * seats.len() as u64;
+        let usage = Usage { gpu_milli, cpu_milli };
+        self.queue.charge(&workload.owner, usage);
+        if let Some(member) = workload.array {
+            match self.arrays.iter_mut().find(|(array, _)| *array == member.array) {
+                Some((_, count)) => *count += 1,
+                None => self.arrays.push((member.array, 1)),
+            }
+        }
+        let because = match (&self.promise, seats.len()) {
+            (Some(promise), _) => {
+                Reason::Backfill { head: promise.head, head_starts_ms: promise.starts_ms, score }
+            }
+            (None, 1) => Reason::Best { score },
+            (None, _) => Reason::Gang { members: seats.len() as u32 },
+        };
+        steps.push(Step { action: Action::Place { workload: workload.id, seats }, because });
+        steps
+    }
+
+    fn undo(&mut self, workload: WorkloadId, tentative: &Tentative) {
+        for seat in &tentative.seats {
+            self.memo.release(seat.node, workload);
+        }
+        for (gpu, mode) in tentative.changed.iter().rev() {
+            // The GPU is idle again and was in that mode before: nothing can be in the way.
+            let _ = self.memo.set_mode(*gpu, *mode);
+        }
+    }
+
+    /// Whether an idle fleet could hold the workload; a refusal that says so if not.
+    ///
+    /// A gang may use all of its alternatives at once; their rooms are added up, so that a gang is
+    /// called impossible only if it surely is.
+    fn ever(&mut self, workload: &Workload, columns: &[ColumnId]) -> Result<(), Refusal> {
+        let members = workload.members.max(1);
+        let mut offered = 0u32;
+        let mut nearest: Option<Refusal> = None;
+        for column in columns {
+            let (room, lacks) = self.memo.idle_room(*column, members.min(MEMBERS_MAX));
+            offered = offered.saturating_add(room);
+            let nearer = |seen: &Refusal, next: &Refusal| next.nearness() > seen.nearness();
+            nearest = match (nearest, lacks) {
+                (Some(seen), Some(next)) if nearer(&seen, &next) => Some(next),
+                (None, next) => next,
+                (seen, _) => seen,
+            };
+        }
+        if offered >= members {
+            return Ok(());
+        }
+        let mut because = Box::new(nearest.unwrap_or(Refusal::BeyondDepth { depth: MEMBERS_MAX }));
+        if members > 1 {
+            because = Box::new(Refusal::Gang { asked: members, offered, because });
+        }
+        Err(Refusal::Never { because })
+    }
+
+    fn promise_to_head(&mut self) {
+        let (Some(head), None) = (self.head.clone(), &self.promise) else { return };
+        let members = head.members.max(1);
+        let columns = self.memo.columns(&head);
+        let offers = columns.iter().filter_map(|column| self.memo.soonest(*column, members));
+        self.promise = offers.min().map(|(starts_ms, nodes)| Promise {
+            head: head.id,
+            starts_ms: starts_ms.max(self.snapshot.now_ms),
+            nodes,
+        });
+    }
+
+    fn end_ms(&self, workload: &Workload) -> u64 {
+        expected_end_ms(self.snapshot.now_ms, workload.time_limit_ms, self.policy)
+    }
+}
+
+fn kept(promise: &Promise) -> Refusal {
+    Refusal::KeptForHead { head: promise.head, until_ms: promise.starts_ms }
+}
+
+/// One of the nodes, by a hash of seed and workload: uniform, and the same at every replay.
+fn draw(seed: u64, workload: WorkloadId, able: &[NodeId]) -> Option<NodeId> {
+    let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(workload.0);
+    for _ in 0..2 {
+        z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+    }
+    let at = z.checked_rem(able.len() as u64)?;
+    able.get(at as usize).copied()
+}
