@@ -57,31 +57,35 @@ fn accepts_no_less_than_first_fit() {
     }
 }
 
+/// Requests and slices that the engine took, each as a share of the most that was possible;
+/// nobody takes more than is possible.
+fn of_optimum(mix: &Mix) -> (f64, f64) {
+    let geometry = geometry();
+    let (mut ours, mut best) = ((0, 0), (0, 0));
+    for (seed, (gpus, count)) in SEEDS.flat_map(|seed| [(seed, (2, 8)), (seed, (3, 10))]) {
+        let mut stream = Stream::new(&geometry, mix, seed);
+        let requests: Vec<_> = (0..count).map(|_| stream.next()).collect();
+        let most = |goal| optimum::best(&geometry, &requests, gpus, goal).expect("solved");
+        let most = (most(Goal::Requests), most(Goal::Slices));
+        for rule in Rule::ALL {
+            let taken = runs::take(rule, &requests, gpus);
+            let possible = taken.0 <= most.0 && taken.1 <= most.1;
+            assert!(possible, "{} on {}, seed {seed}", rule.name(), mix.name);
+        }
+        let taken = runs::take(Rule::Hotpot, &requests, gpus);
+        ours = (ours.0 + taken.0, ours.1 + taken.1);
+        best = (best.0 + most.0, best.1 + most.1);
+    }
+    (ours.0 as f64 / best.0 as f64, ours.1 as f64 / best.1 as f64)
+}
+
 #[test]
 fn stays_within_its_bound_of_the_optimum() {
-    let geometry = geometry();
     for mix in &MIXES {
-        let (mut ours, mut best) = ((0, 0), (0, 0));
-        for (gpus, count) in [(2, 8), (3, 10)] {
-            for seed in SEEDS {
-                let mut stream = Stream::new(&geometry, mix, seed);
-                let requests: Vec<_> = (0..count).map(|_| stream.next()).collect();
-                let most = |goal| optimum::best(&geometry, &requests, gpus, goal).expect("solved");
-                let most = (most(Goal::Requests), most(Goal::Slices));
-                for rule in Rule::ALL {
-                    let taken = runs::take(rule, &requests, gpus);
-                    assert!(taken.0 <= most.0 && taken.1 <= most.1, "{} {seed}", mix.name);
-                    if rule == Rule::Hotpot {
-                        ours = (ours.0 + taken.0, ours.1 + taken.1);
-                    }
-                }
-                best = (best.0 + most.0, best.1 + most.1);
-            }
-        }
-        let requests = ours.0 as f64 / best.0 as f64;
-        let slices = ours.1 as f64 / best.1 as f64;
-        assert!(requests >= REQUESTS_OF_OPTIMUM, "{}: {requests:.3} of the requests", mix.name);
-        assert!(slices >= SLICES_OF_OPTIMUM, "{}: {slices:.3} of the slices", mix.name);
+        let (requests, slices) = of_optimum(mix);
+        println!("{:<16} {requests:.3} of the requests, {slices:.3} of the slices", mix.name);
+        assert!(requests >= REQUESTS_OF_OPTIMUM, "{}: {requests:.3}", mix.name);
+        assert!(slices >= SLICES_OF_OPTIMUM, "{}: {slices:.3}", mix.name);
     }
 }
 
@@ -112,13 +116,13 @@ fn leaves_the_start_of_the_large_profiles_free() {
 #[test]
 fn small_instances_gather_and_3g_waits_for_4g() {
     let geometry = geometry();
-    let stories: [(&[&str], u64, u64); 3] = [
-        (&["1g.10gb", "2g.20gb", "1g.10gb", "3g.40gb", "7g.80gb"], 2, 5),
-        (&["3g.40gb", "4g.40gb", "7g.80gb"], 2, 3),
-        (&["3g.40gb", "3g.40gb", "4g.40gb", "4g.40gb"], 2, 4),
+    let stories: [(&[&str], u64); 3] = [
+        (&["1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb"], 2),
+        (&["3g.40gb", "4g.40gb", "7g.80gb"], 2),
+        (&["3g.40gb", "3g.40gb", "4g.40gb", "4g.40gb"], 2),
     ];
-    for (names, gpus, accepted) in stories {
-        let taken = runs::take(Rule::Hotpot, &asked(&geometry, names), gpus);
-        assert_eq!(taken.0, accepted, "{names:?}");
+    for (names, gpus) in stories {
+        let (accepted, _) = runs::take(Rule::Hotpot, &asked(&geometry, names), gpus);
+        assert_eq!(accepted, names.len() as u64, "{names:?}");
     }
 }

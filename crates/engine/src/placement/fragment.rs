@@ -70,10 +70,6 @@ impl Mix {
         self.amount(node.cpu_free_milli(), total(&left), |at| offers[at])
     }
 
-    pub(crate) fn shapes(&self) -> &[Shape] {
-        &self.shapes
-    }
-
     pub(crate) fn accepts(&self, model: u16, shape: usize) -> bool {
         let row = self.accepts.get(usize::from(model));
         row.and_then(|row| row.get(shape)).copied().unwrap_or(false)

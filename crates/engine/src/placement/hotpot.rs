@@ -1,9 +1,229 @@
-//! Our own policy; `docs/policy.md` explains it.
+//! Our own policy: sit where the fleet loses least of what the expected mix could still make of it.
+//!
+//! A node is worth the GPU compute that workloads of the expected mix will still find room for on
+//! it. For one GPU with some compute left that is a recursion over the mix: the next workload that
+//! fits takes its part, and the rest is worth what the rest is worth. The node's sum is cut where
+//! its vCPUs will run out first. A seat costs the worth that it destroys beyond what it uses; on GPU
+//! models that few workloads can do without, use is cheap, on sought-after ones it is dear.
+//! `docs/policy.md` explains the terms and shows what each is good for.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use model::{Fleet, MixShape, Node};
 
 use super::Candidate;
-use super::fgd;
-use super::fragment::{Mix, Stand};
+use super::fragment::Mix;
 
-pub(crate) fn score(mix: &Mix, stand: &Stand, candidate: &Candidate<'_>) -> i64 {
-    fgd::score(mix, stand, candidate)
+/// Weight of "nothing that fits will ever come" beside the mix, in workloads per workload.
+const DOUBT: f64 = 0.25;
+/// Part of a GPU's use that is charged or credited for how sought-after its model is.
+const SCARCITY_WEIGHT: f64 = 0.5;
+/// Worth of room for workloads of several GPUs, beside that of their GPUs singly.
+const WIDE_WEIGHT: f64 = 0.05;
+/// Worth of the last block of the fleet's largest size on a node, in GPUs, where such are rare.
+const BLOCK_WORTH: f64 = 1.0;
+/// Part of the vCPUs of the best-equipped node that a largest block needs.
+const BLOCK_CPU: f64 = 0.9;
+/// Part of a node's vCPUs that its idle GPUs may count on, and the largest margin over the mix's
+/// mean need that is kept.
+const CPU_PART: f64 = 0.95;
+const CPU_MARGIN_MAX: f64 = 1.2;
+
+/// Fine steps of a score per GPU; GPUs of one node are told apart by these.
+const FINE: f64 = 1e6;
+/// Fine steps in a coarse one, a hundredth of a GPU. Nodes that differ by less are equal, and the
+/// first of them in the fleet is filled first, which keeps others empty.
+const COARSE: i64 = 10_000;
+
+/// What the mix promises on each kind of GPU.
+#[derive(Default)]
+pub(crate) struct Outlook {
+    models: Vec<ModelOutlook>,
+    wide: Vec<Wide>,
+    block: Block,
+}
+
+/// By thousandths left on a GPU of one model, 0 to 1000.
+#[derive(Clone, Default)]
+struct ModelOutlook {
+    /// GPUs that the mix is expected to use of them.
+    gpus: Vec<f64>,
+    /// Thousandths of vCPU that it is expected to need for that.
+    cpu_milli: Vec<f64>,
+    /// Demand for the model per GPU of it, over that of the whole fleet, less 1.
+    scarcity: f64,
+}
+
+/// A workload of several GPUs.
+struct Wide {
+    shape: usize,
+    gpu_count: u64,
+    cpu_milli: u64,
+    weight: f64,
+}
+
+/// The fleet's largest node, as a block that one workload may ask for.
+#[derive(Default)]
+struct Block {
+    gpu_count: u64,
+    cpu_milli: u64,
+    worth: f64,
+}
+
+impl Outlook {
+    /// The outlook of a fleet under a mix; `shapes` are those that `mix` was prepared from.
+    pub(crate) fn new(shapes: &[MixShape], mix: &Mix, fleet: &Fleet) -> Self {
+        let supply = supply(fleet);
+        let scarcity = scarcity(shapes, mix, &supply);
+        let models = (0u16..)
+            .zip(scarcity)
+            .map(|(model, scarcity)| ModelOutlook { scarcity, ..recursion(shapes, mix, model) })
+            .collect();
+        let several = |(_, shape): &(usize, &MixShape)| shape.gpu_count > 1;
+        let wide = |(at, shape): (usize, &MixShape)| Wide {
+            shape: at,
+            gpu_count: u64::from(shape.gpu_count),
+            cpu_milli: shape.cpu_milli,
+            weight: WIDE_WEIGHT * shape.weight * f64::from(shape.gpu_count),
+        };
+        let wide = shapes.iter().enumerate().filter(several).map(wide).collect();
+        Self { models, wide, block: Block::of(fleet) }
+    }
+
+    /// The fine score of a seat: GPUs that it uses, less the worth that it takes from the node.
+    pub(crate) fn score(&self, mix: &Mix, candidate: &Candidate<'_>) -> i64 {
+        let node = candidate.node;
+        let used = candidate.taken_milli() as f64 / 1000.0;
+        let left = |index: usize| candidate.node.gpus()[index].free_milli();
+        let left_after = |index: usize| {
+            let pick = candidate.picks.iter().find(|pick| usize::from(pick.gpu) == index);
+            pick.map_or_else(|| left(index), |pick| pick.left_after_milli)
+        };
+        let before = self.worth(mix, node, node.cpu_free_milli(), left);
+        let after = self.worth(mix, node, candidate.cpu_after_milli(), left_after);
+        let scarcity: f64 = candidate
+            .picks
+            .iter()
+            .map(|pick| {
+                let taken = f64::from(pick.left_milli - pick.left_after_milli) / 1000.0;
+                self.model(node, usize::from(pick.gpu)).map_or(0.0, |m| m.scarcity * taken)
+            })
+            .sum();
+        libm::floor((used - (before - after) - SCARCITY_WEIGHT * scarcity) * FINE + 0.5) as i64
+    }
+
+    /// What a node is worth, in GPUs, with the given vCPUs and thousandths left on each GPU.
+    fn worth(&self, mix: &Mix, node: &Node, cpu_milli: u64, left: impl Fn(usize) -> u32) -> f64 {
+        let (mut gpus, mut needed, mut needed_idle, mut idle) = (0.0, 0.0, 0.0, 0);
+        for index in 0..node.gpus().len() {
+            let Some(model) = self.model(node, index) else { continue };
+            let milli = (left(index) as usize).min(1000);
+            gpus += model.gpus[milli];
+            needed += model.cpu_milli[milli];
+            needed_idle += model.cpu_milli[1000];
+            idle += u64::from(milli == 1000);
+        }
+        let margin =
+            (CPU_PART * node.cpu_milli() as f64 / f64::max(needed_idle, 1e-9)).min(CPU_MARGIN_MAX);
+        let needed = margin * needed;
+        let mut worth =
+            if needed > cpu_milli as f64 { gpus * (cpu_milli as f64 / needed) } else { gpus };
+        for wide in &self.wide {
+            if idle >= wide.gpu_count && cpu_milli >= wide.cpu_milli && fits(mix, node, wide.shape)
+            {
+                let by_cpu = cpu_milli / wide.cpu_milli.max(1);
+                worth +=
+                    wide.weight * (wide.gpu_count * (idle / wide.gpu_count).min(by_cpu)) as f64;
+            }
+        }
+        if idle >= self.block.gpu_count && cpu_milli >= self.block.cpu_milli {
+            worth += self.block.worth;
+        }
+        worth
+    }
+
+    fn model(&self, node: &Node, gpu: usize) -> Option<&ModelOutlook> {
+        self.models.get(usize::from(node.gpus().get(gpu)?.model().id.0))
+    }
+}
+
+/// Turns a fine score into one that nodes are compared by.
+pub(crate) fn coarse(fine: i64) -> i64 {
+    (fine + COARSE / 2).div_euclid(COARSE)
+}
+
+impl Block {
+    fn of(fleet: &Fleet) -> Self {
+        let count = |node: &Node| node.gpus().len() as u64;
+        let gpu_count = fleet.nodes().iter().map(count).max().unwrap_or(0);
+        let largest = || fleet.nodes().iter().filter(|node| count(node) == gpu_count);
+        let cpu_most = largest().map(Node::cpu_milli).max().unwrap_or(0);
+        let cpu_milli = (BLOCK_CPU * cpu_most as f64) as u64;
+        let able = largest().filter(|node| node.cpu_milli() >= cpu_milli).map(count).sum::<u64>();
+        let share = able as f64 / fleet.gpu_count().max(1) as f64;
+        Self { gpu_count, cpu_milli, worth: BLOCK_WORTH * (1.0 - share) }
+    }
+}
+
+fn fits(mix: &Mix, node: &Node, shape: usize) -> bool {
+    node.gpus().first().is_some_and(|gpu| mix.accepts(gpu.model().id.0, shape))
+}
+
+/// GPUs of the fleet by model id.
+fn supply(fleet: &Fleet) -> Vec<f64> {
+    let mut supply = Vec::new();
+    for gpu in fleet.nodes().iter().flat_map(Node::gpus) {
+        let id = usize::from(gpu.model().id.0);
+        if supply.len() <= id {
+            supply.resize(id + 1, 0.0);
+        }
+        supply[id] += 1.0;
+    }
+    supply
+}
+
+/// Each shape asks of the models that it accepts in proportion to their GPUs.
+fn scarcity(shapes: &[MixShape], mix: &Mix, supply: &[f64]) -> Vec<f64> {
+    let mut per_gpu = vec![0.0; supply.len()];
+    let mut demand = 0.0;
+    for (at, shape) in shapes.iter().enumerate().filter(|(_, shape)| shape.gpu_count > 0) {
+        let asked = shape.weight * f64::from(shape.gpu_count) * f64::from(shape.gpu_milli);
+        let accepted = |model: &usize| mix.accepts(*model as u16, at);
+        let offered: f64 = (0..supply.len()).filter(accepted).map(|model| supply[model]).sum();
+        demand += asked;
+        if offered > 0.0 {
+            (0..supply.len()).filter(accepted).for_each(|model| per_gpu[model] += asked / offered);
+        }
+    }
+    let all: f64 = supply.iter().sum();
+    let relative = |per_gpu: f64| if demand > 0.0 { per_gpu * all / demand - 1.0 } else { 0.0 };
+    per_gpu.into_iter().map(relative).collect()
+}
+
+/// `gpus[r]` is the mean over the shapes that fit into `r` of what the shape uses plus `gpus` of
+/// what it leaves; a shape counts by its weight and GPUs over its size, for small ones come and go
+/// more often per GPU of demand. [`DOUBT`] stands for the case that nothing comes.
+fn recursion(shapes: &[MixShape], mix: &Mix, model: u16) -> ModelOutlook {
+    let (mut gpus, mut cpu_milli) = (vec![0.0; 1001], vec![0.0; 1001]);
+    for left in 1..=1000usize {
+        let (mut used, mut needed, mut weights) = (0.0, 0.0, 0.0);
+        for (at, shape) in shapes.iter().enumerate() {
+            let size = shape.gpu_milli as usize;
+            if shape.gpu_count == 0 || size == 0 || size > left || !mix.accepts(model, at) {
+                continue;
+            }
+            let part = f64::from(shape.gpu_milli) / 1000.0;
+            let count = f64::from(shape.gpu_count);
+            let weight = shape.weight * count / part;
+            weights += weight;
+            used += weight * (part + gpus[left - size]);
+            needed += weight * (shape.cpu_milli as f64 / count + cpu_milli[left - size]);
+        }
+        if weights > 0.0 {
+            gpus[left] = used / (weights + DOUBT);
+            cpu_milli[left] = needed / (weights + DOUBT);
+        }
+    }
+    ModelOutlook { gpus, cpu_milli, scarcity: 0.0 }
 }

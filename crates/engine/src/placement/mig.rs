@@ -48,12 +48,6 @@ fn is_lopsided(geometry: &MigGeometry, layout: &MigLayout) -> bool {
     compute_free > geometry.memory_slices.saturating_sub(memory_used)
 }
 
-/// Whether the candidate takes MIG instances and nothing else.
-pub(crate) fn all_instances(candidate: &Candidate<'_>) -> bool {
-    let mut shares = candidate.picks.iter().map(|pick| pick.share);
-    !candidate.picks.is_empty() && shares.all(|share| matches!(share, Share::Mig { .. }))
-}
-
 /// The openness that the GPUs lose, negated; of equal losses the fuller GPU wins.
 pub(crate) fn score(candidate: &Candidate<'_>) -> i64 {
     let loss = candidate.picks.iter().map(|pick| {

@@ -22,6 +22,7 @@ use model::{
 
 use crate::fit::{self, Pick};
 use fragment::{Mix, Stands};
+use hotpot::Outlook;
 
 /// All of a workload that a score may depend on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,16 +79,30 @@ pub(crate) struct Scorer {
     modes: Vec<SharingMode>,
     mix: Mix,
     stands: Stands,
+    outlook: Outlook,
     options: Vec<Pick>,
 }
 
 impl Scorer {
     pub(crate) fn new(policy: &Policy, mix: &[model::MixShape], fleet: &Fleet) -> Self {
+        let prepared = Mix::new(mix, fleet);
+        let outlook = match policy.placement {
+            Placement::Hotpot => Outlook::new(mix, &prepared, fleet),
+            Placement::Random { .. }
+            | Placement::DotProduct
+            | Placement::GpuClustering
+            | Placement::GpuPacking
+            | Placement::BestFit
+            | Placement::Fgd
+            | Placement::Spread
+            | Placement::Weighted { .. } => Outlook::default(),
+        };
         Self {
             placement: policy.placement.clone(),
             modes: policy.modes.clone(),
-            mix: Mix::new(mix, fleet),
+            mix: prepared,
             stands: Stands::default(),
+            outlook,
             options: Vec::new(),
         }
     }
@@ -104,9 +119,28 @@ impl Scorer {
     ) -> Result<i64, Refusal> {
         let mut options = core::mem::take(&mut self.options);
         let found = fit::options(node, &key.demand, &self.modes, &mut options);
-        let score = found.map(|()| self.choose(id, node, key, &options, picks));
+        let score = found.map(|()| {
+            let fine = self.choose(id, node, key, &options, picks);
+            self.coarse(fine, &key.demand)
+        });
         self.options = options;
         score
+    }
+
+    /// Nodes may be compared less finely than the GPUs of one node.
+    fn coarse(&self, fine: i64, demand: &Demand) -> i64 {
+        match self.placement {
+            Placement::Hotpot if !asks_for_profile(demand) => hotpot::coarse(fine),
+            Placement::Hotpot
+            | Placement::Random { .. }
+            | Placement::DotProduct
+            | Placement::GpuClustering
+            | Placement::GpuPacking
+            | Placement::BestFit
+            | Placement::Fgd
+            | Placement::Spread
+            | Placement::Weighted { .. } => fine,
+        }
     }
 
     fn choose(
@@ -200,12 +234,14 @@ impl Scorer {
             Placement::Weighted { memory_weight_milli, affinity_weight_milli, affinity } => {
                 weighted::score(candidate, *memory_weight_milli, *affinity_weight_milli, affinity)
             }
-            Placement::Hotpot if mig::all_instances(candidate) => mig::score(candidate),
-            Placement::Hotpot => {
-                hotpot::score(&self.mix, self.stands.of(id, candidate.node, &self.mix), candidate)
-            }
+            Placement::Hotpot if asks_for_profile(candidate.demand) => mig::score(candidate),
+            Placement::Hotpot => self.outlook.score(&self.mix, candidate),
         }
     }
+}
+
+fn asks_for_profile(demand: &Demand) -> bool {
+    demand.gpus.as_ref().is_some_and(|gpus| matches!(gpus.each, GpuAsk::Profile(_)))
 }
 
 /// Whether two GPUs would be left alike, so that scoring one of them is enough.
