@@ -12,6 +12,7 @@ use model::{
 
 use crate::apply::expected_end_ms;
 use crate::backfill::Promise;
+use crate::lottery::Lottery;
 use crate::memo::{ColumnId, Memo};
 use crate::order::Queue;
 
@@ -168,8 +169,26 @@ impl<'a> Cycle<'a> {
         until_ms: u64,
         tentative: &mut Tentative,
     ) -> Result<(), Refusal> {
-        let (column, node, score) = self.choose(workload, columns, until_ms)?;
-        let picks = self.memo.picks(column, node)?.to_vec();
+        let member = tentative.seats.len();
+        let mut lottery = match self.policy.placement {
+            Placement::Random { seed } => Some(Lottery::new(seed, workload.id, member)),
+            Placement::DotProduct
+            | Placement::GpuClustering
+            | Placement::GpuPacking
+            | Placement::BestFit
+            | Placement::Fgd
+            | Placement::Spread
+            | Placement::Weighted { .. }
+            | Placement::Hotpot => None,
+        };
+        let (column, node, score) = self.choose(columns, until_ms, &mut lottery)?;
+        let picks = match (&mut lottery, &workload.demand.gpus) {
+            (Some(lottery), Some(gpus)) => {
+                let options = self.memo.options(column, node)?;
+                lottery.picks(options, gpus)
+            }
+            _ => self.memo.picks(column, node)?.to_vec(),
+        };
         for pick in &picks {
             let gpu = GpuId { node, index: pick.gpu };
             let found = &self.memo.nodes()[node.index()].gpus()[usize::from(pick.gpu)];
@@ -195,45 +214,28 @@ impl<'a> Cycle<'a> {
     /// The best node for one member by the first alternative that has any.
     fn choose(
         &mut self,
-        workload: &Workload,
         columns: &[ColumnId],
         until_ms: u64,
+        lottery: &mut Option<Lottery>,
     ) -> Result<(ColumnId, NodeId, i64), Refusal> {
         let kept_nodes = self.promise.as_ref().map_or(&[][..], |p| p.kept_from(until_ms));
         let mut nearest: Option<Refusal> = None;
         for column in columns {
-            let refusal = match self.memo.best(*column, kept_nodes) {
-                Ok(Some((best, score))) => {
-                    let node = match self.policy.placement {
-                        Placement::Random { seed } => {
-                            let able = self.memo.feasible(*column, kept_nodes);
-                            draw(seed, workload.id, &able).unwrap_or(best)
-                        }
-                        Placement::DotProduct
-                        | Placement::GpuClustering
-                        | Placement::GpuPacking
-                        | Placement::BestFit
-                        | Placement::Fgd
-                        | Placement::Spread
-                        | Placement::Weighted { .. }
-                        | Placement::Hotpot => best,
-                    };
-                    return Ok((*column, node, score));
+            let refusal = match (self.memo.best(*column, kept_nodes), &self.promise) {
+                (Ok(Some((best, score))), _) => {
+                    let drawn = lottery
+                        .as_mut()
+                        .and_then(|lottery| lottery.node(&self.memo.feasible(*column, kept_nodes)));
+                    return Ok((*column, drawn.unwrap_or(best), score));
                 }
-                Ok(None) => self.promise.as_ref().map(kept),
-                Err(refusal) => Some(refusal),
+                (Ok(None), Some(promise)) => kept(promise),
+                // Without a promise no node is left out.
+                (Ok(None), None) => continue,
+                (Err(refusal), _) => refusal,
             };
-            if let Some(refusal) = refusal {
-                if nearest.as_ref().is_none_or(|seen| refusal.nearness() > seen.nearness()) {
-                    nearest = Some(refusal);
-                }
-            }
+            nearest = Some(Refusal::nearer(nearest, refusal));
         }
-        Err(nearest.unwrap_or(Refusal::GpuCount {
-            asked: 1,
-            offered: 0,
-            because: Box::new(Refusal::GpuModel { asked: "".into(), offered: "".into() }),
-        }))
+        Err(nearest.unwrap_or(Refusal::BeyondDepth { depth: 0 }))
     }
 
     /// Puts the finished seats into the plan's terms and counts them.
@@ -280,12 +282,9 @@ impl<'a> Cycle<'a> {
         for column in columns {
             let (room, lacks) = self.memo.idle_room(*column, members.min(MEMBERS_MAX));
             offered = offered.saturating_add(room);
-            let nearer = |seen: &Refusal, next: &Refusal| next.nearness() > seen.nearness();
-            nearest = match (nearest, lacks) {
-                (Some(seen), Some(next)) if nearer(&seen, &next) => Some(next),
-                (None, next) => next,
-                (seen, _) => seen,
-            };
+            if let Some(lacks) = lacks {
+                nearest = Some(Refusal::nearer(nearest, lacks));
+            }
         }
         if offered >= members {
             return Ok(());
@@ -316,17 +315,4 @@ impl<'a> Cycle<'a> {
 
 fn kept(promise: &Promise) -> Refusal {
     Refusal::KeptForHead { head: promise.head, until_ms: promise.starts_ms }
-}
-
-/// One of the nodes, by a hash of seed and workload: uniform, and the same at every replay.
-fn draw(seed: u64, workload: WorkloadId, able: &[NodeId]) -> Option<NodeId> {
-    let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(workload.0);
-    for _ in 0..2 {
-        z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-    }
-    let at = z.checked_rem(able.len() as u64)?;
-    able.get(at as usize).copied()
 }

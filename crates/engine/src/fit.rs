@@ -46,12 +46,7 @@ pub(crate) fn options(
     for (index, gpu) in (0u8..).zip(node.gpus()) {
         match pick(index, gpu, gpus, accepts, modes) {
             Ok(found) => picks.push(found),
-            Err(refusal) => {
-                let nearer = |seen: &Refusal| refusal.nearness() > seen.nearness();
-                if nearest.as_ref().is_none_or(nearer) {
-                    nearest = Some(refusal);
-                }
-            }
+            Err(refusal) => nearest = Some(Refusal::nearer(nearest, refusal)),
         }
     }
     if picks.len() >= gpus.count as usize {
@@ -97,12 +92,7 @@ pub(crate) fn pick(
                     left_after_milli: gpu.free_milli_after(mode, share),
                 });
             }
-            Err(refusal) => {
-                let nearer = |seen: &Refusal| refusal.nearness() > seen.nearness();
-                if nearest.as_ref().is_none_or(nearer) {
-                    nearest = Some(refusal);
-                }
-            }
+            Err(refusal) => nearest = Some(Refusal::nearer(nearest, refusal)),
         }
     }
     Err(nearest.unwrap_or_else(|| closed(gpu, demand)))

@@ -16,6 +16,7 @@ mod check;
 mod cycle;
 mod explain;
 mod fit;
+mod lottery;
 mod memo;
 pub mod mix;
 mod order;

@@ -145,6 +145,14 @@ impl Memo {
         Ok(&self.picks)
     }
 
+    /// Every share that the GPUs of a node could grant, by index.
+    pub(crate) fn options(&self, column: ColumnId, node: NodeId) -> Result<Vec<Pick>, Refusal> {
+        let mut options = Vec::new();
+        let demand = &self.columns[column.0].key.demand;
+        self.scorer.options(&self.fleet.nodes()[node.index()], demand, &mut options)?;
+        Ok(options)
+    }
+
     /// When `members` can start and on which nodes (ascending), if all leave in time: one node per
     /// member where there are enough nodes.
     pub(crate) fn soonest(&mut self, column: ColumnId, members: u32) -> Option<(u64, Vec<NodeId>)> {
@@ -196,9 +204,7 @@ impl Memo {
             let (here, refusal) = room(scorer, id, &node.emptied(), key, wanted, picks);
             found.members += here;
             if let Some(refusal) = refusal {
-                if found.nearest.as_ref().is_none_or(|seen| refusal.nearness() > seen.nearness()) {
-                    found.nearest = Some(refusal);
-                }
+                found.nearest = Some(Refusal::nearer(found.nearest, refusal));
             }
             if found.members >= members {
                 break;

@@ -169,6 +169,15 @@ impl Refusal {
         }
     }
 
+    /// The nearer of two refusals; the first, if they are equally near.
+    #[must_use]
+    pub fn nearer(first: Option<Self>, second: Self) -> Self {
+        match first {
+            Some(first) if first.nearness() >= second.nearness() => first,
+            _ => second,
+        }
+    }
+
     /// How near the refused place came to holding the workload: the greater, the nearer.
     ///
     /// The first part ranks the kinds from "wrong machine" to "a little more would do"; the second

@@ -143,6 +143,16 @@ impl Scorer {
         }
     }
 
+    /// Every share that the GPUs of a node could grant; see [`fit::options`].
+    pub(crate) fn options(
+        &self,
+        node: &Node,
+        demand: &Demand,
+        options: &mut Vec<Pick>,
+    ) -> Result<(), Refusal> {
+        fit::options(node, demand, &self.modes, options)
+    }
+
     fn choose(
         &mut self,
         id: NodeId,

@@ -70,13 +70,17 @@ fn demand() -> impl Strategy<Value = Demand> {
     })
 }
 
-/// Gangs stay small: each member is a seat to be found.
+/// Members of a gang; a fleet holds only so many.
+fn members() -> impl Strategy<Value = u32> {
+    prop_oneof![4 => 0u32..4, 1 => select(&[5000, u32::MAX][..])]
+}
+
 fn workload() -> impl Strategy<Value = Workload> {
     let priority = select(&[i32::MIN, -1, 0, i32::MAX][..]);
     let array = option::of((0u64..2, word(), word()).prop_map(|(array, index, at_once_max)| {
         ArrayMember { array: WorkloadId(array), index, at_once_max }
     }));
-    (demand(), priority, long(), option::of(long()), 0u32..4, array).prop_map(
+    (demand(), priority, long(), option::of(long()), members(), array).prop_map(
         |(demand, priority, submitted_ms, time_limit_ms, members, array)| Workload {
             demand,
             priority,
