@@ -7,8 +7,8 @@ use model::{MigGeometry, MigLayout, ProfileIndex, Share};
 
 use super::Candidate;
 
-/// What it costs to strand compute, in memory slices of free placements. Anything from 1.5 to 4
-/// decides alike (`docs/mig.md`).
+/// What it costs to strand compute, in memory slices of free placements: 1 is too little to change a
+/// decision, 2 to 4 decide nearly alike (`docs/mig.md`).
 const LOPSIDED: i64 = 2;
 
 /// The best free start for an instance of `asked`; `None` if no placement is free.

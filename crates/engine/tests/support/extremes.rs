@@ -96,7 +96,7 @@ fn workload() -> impl Strategy<Value = Workload> {
 fn fleet() -> impl Strategy<Value = Fleet> {
     let gpu = (long(), long()).prop_map(|(memory_mib, context_mib)| {
         let name = "odd".to_owned();
-        let (id, modes) = (ModelId(u16::MAX), ModeSet::ALL);
+        let (id, modes) = (ModelId(300), ModeSet::ALL);
         Gpu::idle(Arc::new(GpuModel { id, name, memory_mib, context_mib, modes, mig: None }), modes)
     });
     let node = (long(), long(), vec(gpu, 0..3));

@@ -1,0 +1,163 @@
+//! The world at one moment: workloads wait, run and leave, and the totals follow.
+
+use std::sync::Arc;
+
+use model::{
+    ArrayMember, Catalogue, Class, Demand, Fleet, Gpu, GpuAsk, GpuDemand, GpuId, Isolation, ModeSet,
+    Node, NodeId, Owner, Refusal, Seat, Share, SharingMode, Snapshot, Usage, Workload, WorkloadId,
+};
+
+const MPS: SharingMode = SharingMode::Mps { tenants_max: 8 };
+
+/// Two nodes of two T4 each.
+fn snapshot() -> Snapshot {
+    let mut catalogue = Catalogue::shipped().expect("the shipped tables");
+    let model = catalogue.get_or_enter("t4");
+    let node = |name: &str| {
+        let gpus = (0..2).map(|_| Gpu::idle(model.clone(), ModeSet::ALL)).collect();
+        Node::idle(name.to_owned(), 8000, 16_384, gpus)
+    };
+    Snapshot::new(Fleet::new(vec![node("n1"), node("n2")]), 1000)
+}
+
+fn workload(id: u64, owner: &str, priority: i32) -> Arc<Workload> {
+    let gpus = GpuDemand {
+        count: 1,
+        each: GpuAsk::Whole,
+        accepts: Vec::new(),
+        isolation: Isolation::None,
+        modes: ModeSet::ALL,
+    };
+    Arc::new(Workload {
+        id: WorkloadId(id),
+        name: format!("w{id}"),
+        owner: Owner::new(owner),
+        class: Class::Batch,
+        priority,
+        submitted_ms: 100 - id,
+        time_limit_ms: None,
+        demand: Demand { cpu_milli: 1500, memory_mib: 1024, gpus: Some(gpus) },
+        members: 1,
+        array: Some(ArrayMember { array: WorkloadId(7), index: id as u32, at_once_max: 0 }),
+        latency_target_ms: None,
+    })
+}
+
+fn whole(node: u32, gpu: u8) -> Seat {
+    Seat { node: NodeId(node), shares: vec![(gpu, Share::Exclusive)] }
+}
+
+fn usage(gpu_milli: u64, cpu_milli: u64) -> Usage {
+    Usage { gpu_milli, cpu_milli }
+}
+
+#[test]
+fn a_workload_waits_runs_and_leaves() {
+    let mut snapshot = snapshot();
+    let alice = Owner::new("alice");
+    snapshot.submit(workload(1, "alice", 0));
+    snapshot.place(WorkloadId(1), &[whole(0, 0)], 5000).expect("room");
+    assert!(snapshot.waiting().is_empty());
+    assert_eq!(snapshot.running()[&WorkloadId(1)].since_ms, 1000);
+    assert_eq!(snapshot.used(), usage(1000, 1500));
+    assert_eq!(snapshot.usage(&alice), usage(1000, 1500));
+    assert_eq!(snapshot.array_running(WorkloadId(7)), 1);
+    let gone = snapshot.finish(WorkloadId(1)).expect("it ran");
+    assert_eq!(gone.seats, [whole(0, 0)]);
+    assert_eq!((snapshot.used(), snapshot.usage(&alice)), (Usage::default(), Usage::default()));
+    assert_eq!(snapshot.array_running(WorkloadId(7)), 0);
+    assert!(snapshot.finish(WorkloadId(1)).is_none());
+}
+
+#[test]
+fn placing_twice_does_no_harm() {
+    let mut snapshot = snapshot();
+    snapshot.submit(workload(1, "alice", 0));
+    snapshot.place(WorkloadId(1), &[whole(0, 0)], 5000).expect("room");
+    let once = snapshot.clone();
+    snapshot.place(WorkloadId(1), &[whole(0, 0)], 5000).expect("the same once more");
+    snapshot.place(WorkloadId(1), &[whole(1, 1)], 5000).expect("it does not wait any more");
+    assert_eq!(snapshot.fleet().fingerprints(), once.fleet().fingerprints());
+    assert_eq!(snapshot.used(), once.used());
+}
+
+#[test]
+fn a_gang_is_placed_whole_or_not_at_all() {
+    let mut snapshot = snapshot();
+    let idle = snapshot.clone();
+    snapshot.submit(workload(1, "alice", 0));
+    let seats = [whole(0, 0), whole(0, 1), whole(1, 0), whole(1, 0)];
+    let refusal = snapshot.place(WorkloadId(1), &seats, 5000);
+    assert_eq!(refusal, Err(Refusal::Occupied { tenants: 1 }));
+    assert_eq!(snapshot.fleet().fingerprints(), idle.fleet().fingerprints());
+    assert!(snapshot.waiting().contains_key(&WorkloadId(1)));
+    assert_eq!((snapshot.used(), snapshot.array_running(WorkloadId(7))), (Usage::default(), 0));
+    snapshot.place(WorkloadId(1), &seats[..3], 5000).expect("room for three");
+    assert_eq!(snapshot.used(), usage(3000, 4500));
+}
+
+#[test]
+fn usage_does_not_depend_on_who_left_first() {
+    let light = Share::Mps { compute_milli: 800, memory_mib: 1491 };
+    let heavy = Share::Mps { compute_milli: 100, memory_mib: 11_928 };
+    for first in 1..=2 {
+        let mut snapshot = snapshot();
+        snapshot.set_mode(GpuId { node: NodeId(0), index: 0 }, MPS).expect("idle");
+        for (id, owner, share) in [(1, "alice", light), (2, "bob", heavy)] {
+            snapshot.submit(workload(id, owner, 0));
+            let seat = Seat { node: NodeId(0), shares: vec![(0, share)] };
+            snapshot.place(WorkloadId(id), &[seat], 5000).expect("room");
+        }
+        assert_eq!(snapshot.usage(&Owner::new("alice")).gpu_milli, 800);
+        assert_eq!(snapshot.usage(&Owner::new("bob")).gpu_milli, 800);
+        snapshot.finish(WorkloadId(first));
+        let left = snapshot.fleet().nodes()[0].gpu_free_milli();
+        assert_eq!(snapshot.used().gpu_milli, 2000 - left);
+        snapshot.finish(WorkloadId(3 - first));
+        assert_eq!(snapshot.used(), Usage::default());
+    }
+}
+
+#[test]
+fn one_id_waits_or_runs_once() {
+    let mut snapshot = snapshot();
+    snapshot.submit(workload(1, "alice", 0));
+    snapshot.submit(workload(1, "bob", 5));
+    assert_eq!(snapshot.waiting()[&WorkloadId(1)].owner, Owner::new("bob"));
+    assert_eq!(snapshot.lanes().count(), 1);
+    snapshot.place(WorkloadId(1), &[whole(0, 0)], 5000).expect("room");
+    snapshot.submit(workload(1, "bob", 5));
+    snapshot.place(WorkloadId(1), &[whole(1, 0)], 5000).expect("nothing to do");
+    snapshot.finish(WorkloadId(1));
+    assert_eq!(snapshot.used(), Usage::default());
+    let free = snapshot.fleet().nodes().iter().map(Node::gpu_free_milli).sum::<u64>();
+    assert_eq!(free, 4000, "a hold has been forgotten");
+}
+
+#[test]
+fn lanes_are_in_order() {
+    let mut snapshot = snapshot();
+    for (id, owner, priority) in [(1, "bob", 0), (2, "alice", 0), (3, "bob", 9), (4, "bob", 0)] {
+        snapshot.submit(workload(id, owner, priority));
+    }
+    let read = |snapshot: &Snapshot| {
+        let ids = |lane: &std::collections::BTreeSet<(u64, WorkloadId)>| lane.iter().map(|(_, id)| id.0).collect();
+        let lanes = snapshot.lanes();
+        lanes.map(|(priority, owner, lane)| (priority, owner.to_string(), ids(lane))).collect()
+    };
+    let lanes: Vec<(i32, String, Vec<u64>)> = read(&snapshot);
+    let lane = |priority, owner: &str, ids: &[u64]| (priority, owner.to_owned(), ids.to_vec());
+    assert_eq!(lanes, [lane(9, "bob", &[3]), lane(0, "alice", &[2]), lane(0, "bob", &[4, 1])]);
+    assert!(snapshot.withdraw(WorkloadId(2)).is_some());
+    assert!(snapshot.withdraw(WorkloadId(2)).is_none());
+    let lanes: Vec<(i32, String, Vec<u64>)> = read(&snapshot);
+    assert_eq!(lanes, [lane(9, "bob", &[3]), lane(0, "bob", &[4, 1])]);
+}
+
+#[test]
+fn capacity_is_the_fleet_s() {
+    assert_eq!(snapshot().capacity(), usage(4000, 16_000));
+    let huge = |name: &str| Node::idle(name.to_owned(), u64::MAX, u64::MAX, Vec::new());
+    let snapshot = Snapshot::new(Fleet::new(vec![huge("a"), huge("b")]), 0);
+    assert_eq!(snapshot.capacity().cpu_milli, u64::MAX);
+}
