@@ -72,7 +72,7 @@ fn at(outcome: &Outcome, percent: u64) -> f64 {
     reached.map_or(0.0, |sample| sample.allocated_pct)
 }
 
-fn mean(outcomes: &[Outcome], percent: u64) -> f64 {
+pub(crate) fn mean(outcomes: &[Outcome], percent: u64) -> f64 {
     outcomes.iter().map(|outcome| at(outcome, percent)).sum::<f64>() / outcomes.len() as f64
 }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "commands print their tables")]
 
+mod ablate;
 mod bless;
 mod compare;
 mod mig;
@@ -21,10 +22,11 @@ const HELP: &str = "cargo xtask VERB
   bless       rewrite the golden files of the tests from what the code does now
   reproduce   replay the published openb experiments and compare curve by curve [--quick]
   compare     hotpot against fgd on every shipped workload and seed [--quick]
+  ablate      what each term of the policy hotpot is good for [--quick]
   mig         acceptance of MIG requests against first fit and the exact optimum
   speed       CPU seconds and peak memory of whole runs
 
-reproduce and compare read the full traces from ../shared/traces or $HOTPOT_TRACES.";
+reproduce, compare and ablate read the full traces from ../shared/traces or $HOTPOT_TRACES.";
 
 /// What a command that ran to its end found.
 pub(crate) type Verdict = Result<(), String>;
@@ -36,11 +38,12 @@ fn main() -> ExitCode {
         ["test"] => suite::run(),
         ["tidy"] => tidy::run(),
         ["bless"] => bless::run(),
-        ["reproduce" | "compare" | "mig" | "speed", ..] if cfg!(debug_assertions) => {
+        ["reproduce" | "compare" | "ablate" | "mig" | "speed", ..] if cfg!(debug_assertions) => {
             shell::again_in_release(&args)
         }
         ["reproduce", flags @ ..] => quick(flags).and_then(reproduce::run),
         ["compare", flags @ ..] => quick(flags).and_then(compare::run),
+        ["ablate", flags @ ..] => quick(flags).and_then(ablate::run),
         ["mig"] => mig::run(),
         ["speed"] => speed::run(),
         ["speed-one", words @ ..] => speed::one(words),

@@ -234,7 +234,7 @@ fn as_asked(gpu: &Gpu, demand: &GpuDemand, share: Share) -> bool {
         return share == Share::Exclusive;
     };
     match share {
-        Share::Exclusive => memory_mib <= model.memory_mib,
+        Share::Exclusive => compute_milli <= 1000 && memory_mib <= model.memory_mib,
         Share::TimeSlice { memory_mib: held } => held >= memory_mib,
         Share::Mps { compute_milli: cap, memory_mib: held }
         | Share::MemoryCapped { compute_milli: cap, memory_mib: held } => {

@@ -241,7 +241,7 @@ impl<'a> Cycle<'a> {
     /// Puts the finished seats into the plan's terms and counts them.
     fn start(&mut self, workload: &Workload, tentative: Tentative) -> Vec<Step> {
         let Tentative { mut steps, seats, score, gpu_milli, .. } = tentative;
-        let cpu_milli = workload.demand.cpu_milli * seats.len() as u64;
+        let cpu_milli = workload.demand.cpu_milli.saturating_mul(seats.len() as u64);
         let usage = Usage { gpu_milli, cpu_milli };
         self.queue.charge(&workload.owner, usage);
         if let Some(member) = workload.array {
@@ -272,24 +272,13 @@ impl<'a> Cycle<'a> {
     }
 
     /// Whether an idle fleet could hold the workload; a refusal that says so if not.
-    ///
-    /// A gang may use all of its alternatives at once; their rooms are added up, so that a gang is
-    /// called impossible only if it surely is.
     fn ever(&mut self, workload: &Workload, columns: &[ColumnId]) -> Result<(), Refusal> {
         let members = workload.members.max(1);
-        let mut offered = 0u32;
-        let mut nearest: Option<Refusal> = None;
-        for column in columns {
-            let (room, lacks) = self.memo.idle_room(*column, members.min(MEMBERS_MAX));
-            offered = offered.saturating_add(room);
-            if let Some(lacks) = lacks {
-                nearest = Some(Refusal::nearer(nearest, lacks));
-            }
-        }
+        let (offered, lacks) = self.memo.idle_room(columns, members.min(MEMBERS_MAX));
         if offered >= members {
             return Ok(());
         }
-        let mut because = Box::new(nearest.unwrap_or(Refusal::BeyondDepth { depth: MEMBERS_MAX }));
+        let mut because = Box::new(lacks.unwrap_or(Refusal::BeyondDepth { depth: MEMBERS_MAX }));
         if members > 1 {
             because = Box::new(Refusal::Gang { asked: members, offered, because });
         }
@@ -300,8 +289,7 @@ impl<'a> Cycle<'a> {
         let (Some(head), None) = (self.head.clone(), &self.promise) else { return };
         let members = head.members.max(1);
         let columns = self.memo.columns(&head);
-        let offers = columns.iter().filter_map(|column| self.memo.soonest(*column, members));
-        self.promise = offers.min().map(|(starts_ms, nodes)| Promise {
+        self.promise = self.memo.soonest(&columns, members).map(|(starts_ms, nodes)| Promise {
             head: head.id,
             starts_ms: starts_ms.max(self.snapshot.now_ms),
             nodes,

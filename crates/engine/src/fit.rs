@@ -53,14 +53,13 @@ pub(crate) fn options(
         return Ok(());
     }
     let offered = picks.len() as u32;
-    let because = nearest.unwrap_or(Refusal::GpuModel {
-        asked: accepts.map_or_else(String::new, ToString::to_string),
-        offered: String::new(),
-    });
-    if gpus.count == 1 {
-        return Err(because);
+    match nearest {
+        Some(refusal) if gpus.count == 1 => Err(refusal),
+        other => {
+            let because = other.map(Box::new);
+            Err(Refusal::GpuCount { asked: gpus.count, offered, because })
+        }
     }
-    Err(Refusal::GpuCount { asked: gpus.count, offered, because: Box::new(because) })
 }
 
 /// The share of one GPU that the demand would get, if it fits.
@@ -95,7 +94,7 @@ pub(crate) fn pick(
             Err(refusal) => nearest = Some(Refusal::nearer(nearest, refusal)),
         }
     }
-    Err(nearest.unwrap_or_else(|| closed(gpu, demand)))
+    Err(nearest.unwrap_or_else(|| closed(gpu, demand, modes)))
 }
 
 /// Modes that the GPU is in or could be put into and that the demand accepts, best first.
@@ -104,47 +103,45 @@ fn open_modes<'a>(
     demand: &'a GpuDemand,
     modes: &'a [SharingMode],
 ) -> impl Iterator<Item = SharingMode> + 'a {
-    let whole = matches!(demand.each, GpuAsk::Whole);
-    let profile = matches!(demand.each, GpuAsk::Profile(_));
-    let acceptable = move |mode: &SharingMode| {
-        let kind = mode.kind();
-        let suits = match kind {
-            SharingKind::Exclusive => !profile,
-            SharingKind::Mig => !whole,
-            SharingKind::TimeSlice | SharingKind::Mps | SharingKind::MemoryCapped => {
-                !whole && !profile
-            }
-        };
-        suits && (whole || demand.modes.contains(kind)) && kind.isolation() >= demand.isolation
-    };
-    // A whole GPU is exclusive whatever the policy's list of sharing modes says.
-    let listed = if whole { &[SharingMode::Exclusive][..] } else { modes };
     let in_force = core::iter::once(gpu.mode()).filter(move |_| !gpu.is_idle());
-    let settable = listed
-        .iter()
-        .copied()
-        .filter(move |mode| gpu.is_idle() && gpu.offers().contains(mode.kind()));
-    in_force.chain(settable).filter(acceptable)
+    let settable = settable(gpu, demand, modes).filter(move |_| gpu.is_idle());
+    in_force.filter(move |mode| suits(*mode, demand)).chain(settable)
+}
+
+/// Modes that the GPU could be put into for the demand if it were idle, best first.
+fn settable<'a>(
+    gpu: &'a Gpu,
+    demand: &'a GpuDemand,
+    modes: &'a [SharingMode],
+) -> impl Iterator<Item = SharingMode> + 'a {
+    // A whole GPU is exclusive whatever the policy's list of sharing modes says.
+    let whole = demand.each == GpuAsk::Whole;
+    let listed = if whole { &[SharingMode::Exclusive][..] } else { modes };
+    let offered = move |mode: &SharingMode| gpu.offers().contains(mode.kind());
+    listed.iter().copied().filter(offered).filter(|mode| suits(*mode, demand))
+}
+
+/// Whether the demand accepts a mode.
+fn suits(mode: SharingMode, demand: &GpuDemand) -> bool {
+    let kind = mode.kind();
+    let able = match (&demand.each, kind) {
+        (GpuAsk::Whole, _) => return kind == SharingKind::Exclusive,
+        (GpuAsk::Profile(_), _) => kind == SharingKind::Mig,
+        (GpuAsk::Fraction { .. }, _) => true,
+    };
+    able && demand.modes.contains(kind) && kind.isolation() >= demand.isolation
 }
 
 /// Why no mode of the GPU is open to the demand.
-fn closed(gpu: &Gpu, demand: &GpuDemand) -> Refusal {
-    if gpu.is_idle() {
-        return match &demand.each {
-            GpuAsk::Profile(profile) if gpu.model().mig.is_none() => {
-                Refusal::MigProfile { profile: profile.clone(), model: gpu.model().name.clone() }
-            }
-            GpuAsk::Whole | GpuAsk::Fraction { .. } | GpuAsk::Profile(_) => {
-                Refusal::NoMode { asked: demand.isolation }
-            }
-        };
-    }
-    match (&demand.each, gpu.mode()) {
-        (GpuAsk::Whole, _) => Refusal::Occupied { tenants: gpu.tenants().len() as u32 },
-        (GpuAsk::Profile(_), mode) => {
-            Refusal::Mode { asked: SharingKind::Mig, in_force: mode.kind() }
+fn closed(gpu: &Gpu, demand: &GpuDemand, modes: &[SharingMode]) -> Refusal {
+    let model = gpu.model();
+    match (&demand.each, settable(gpu, demand, modes).next()) {
+        (GpuAsk::Profile(profile), _) if model.mig.is_none() => {
+            Refusal::MigProfile { profile: profile.clone(), model: model.name.clone() }
         }
-        (GpuAsk::Fraction { .. }, _) => Refusal::NoMode { asked: demand.isolation },
+        (GpuAsk::Whole, _) => Refusal::Occupied { tenants: gpu.tenants().len() as u32 },
+        (_, Some(mode)) => Refusal::Mode { asked: mode.kind(), in_force: gpu.mode().kind() },
+        (_, None) => Refusal::NoMode { asked: demand.isolation },
     }
 }
 
@@ -161,7 +158,7 @@ fn share(gpu: &Gpu, mode: SharingMode, ask: &GpuAsk) -> Result<Share, Refusal> {
         asked => asked.saturating_add(gpu.model().context_mib),
     };
     match mode {
-        SharingMode::Exclusive => whole(gpu, booked_mib),
+        SharingMode::Exclusive => whole(gpu, compute_milli, booked_mib),
         SharingMode::Mps { .. } => Ok(Share::Mps { compute_milli, memory_mib: booked_mib }),
         SharingMode::MemoryCapped { .. } => {
             Ok(Share::MemoryCapped { memory_mib: booked_mib, compute_milli })
@@ -182,7 +179,10 @@ fn share(gpu: &Gpu, mode: SharingMode, ask: &GpuAsk) -> Result<Share, Refusal> {
 }
 
 /// The whole GPU in place of a fraction that its node cannot hold otherwise.
-fn whole(gpu: &Gpu, memory_mib: u64) -> Result<Share, Refusal> {
+fn whole(gpu: &Gpu, compute_milli: u32, memory_mib: u64) -> Result<Share, Refusal> {
+    if compute_milli > 1000 {
+        return Err(Refusal::Compute { asked_milli: compute_milli, offered_milli: 1000 });
+    }
     if memory_mib > gpu.model().memory_mib {
         return Err(Refusal::GpuMemory {
             asked_mib: memory_mib,

@@ -22,7 +22,7 @@ use crate::scores::{ChangeLog, FEASIBLE, Scores, closeness};
 const SCORES_MAX: usize = 8 << 20;
 
 /// A kind of demand: a position among the memo's columns.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ColumnId(usize);
 
 /// The working copy of the fleet with what is known about it.
@@ -31,6 +31,8 @@ pub(crate) struct Memo {
     scorer: Scorer,
     keys: BTreeMap<Key, ColumnId>,
     columns: Vec<Column>,
+    /// What an idle fleet could hold, by the alternatives asked for.
+    idle: BTreeMap<Vec<ColumnId>, Idle>,
     changes: ChangeLog,
     picks: Vec<Pick>,
 }
@@ -40,8 +42,6 @@ struct Column {
     scores: Scores,
     /// Times from which each node could hold the demand, negated; filled for heads of the queue.
     starts: Scores,
-    /// What an idle fleet could hold, once it has been asked.
-    idle: Option<Idle>,
 }
 
 /// Members that an idle fleet could hold; counted no further than asked.
@@ -59,6 +59,7 @@ impl Memo {
             scorer,
             keys: BTreeMap::new(),
             columns: Vec::new(),
+            idle: BTreeMap::new(),
             changes: ChangeLog::default(),
             picks: Vec::new(),
         }
@@ -95,12 +96,7 @@ impl Memo {
         }
         let id = ColumnId(self.columns.len());
         self.keys.insert(key.clone(), id);
-        self.columns.push(Column {
-            key,
-            scores: Scores::default(),
-            starts: Scores::default(),
-            idle: None,
-        });
+        self.columns.push(Column { key, scores: Scores::default(), starts: Scores::default() });
         id
     }
 
@@ -109,6 +105,7 @@ impl Memo {
     pub(crate) fn bound(&mut self) {
         if self.columns.len() * self.fleet.nodes().len() * 2 > SCORES_MAX {
             self.columns.clear();
+            self.idle.clear();
             self.keys.clear();
         }
     }
@@ -153,19 +150,34 @@ impl Memo {
         Ok(options)
     }
 
-    /// When `members` can start and on which nodes (ascending), if all leave in time: one node per
-    /// member where there are enough nodes.
-    pub(crate) fn soonest(&mut self, column: ColumnId, members: u32) -> Option<(u64, Vec<NodeId>)> {
-        self.catch_up_starts(column);
-        let count = members as usize;
-        let starts = self.columns[column.0].starts.indexed();
-        let some = starts.filter(|(_, start)| *start != i64::MIN);
-        let mut starts: Vec<_> = some.map(|(id, start)| (start.unsigned_abs(), id)).collect();
-        if starts.len() < count {
-            starts.sort_unstable_by_key(|(_, id)| *id);
-            return self.soonest_crowded(column, members, &starts);
+    /// When `members` can start and on which nodes (ascending), if all leave in time and any
+    /// alternative will do: one node per member where there are enough nodes.
+    pub(crate) fn soonest(
+        &mut self,
+        columns: &[ColumnId],
+        members: u32,
+    ) -> Option<(u64, Vec<NodeId>)> {
+        columns.iter().for_each(|column| self.catch_up_starts(*column));
+        if members == 1 {
+            let first = |column: &ColumnId| self.columns[column.0].starts.best();
+            let able = columns.iter().filter_map(first).filter(|(_, start)| *start != i64::MIN);
+            let soonest = able.map(|(id, start)| (start.unsigned_abs(), id)).min();
+            return soonest.map(|(start, id)| (start, [id].to_vec()));
         }
-        starts.select_nth_unstable(count - 1);
+        let mut starts: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for column in columns {
+            let able = self.columns[column.0].starts.indexed();
+            for (id, start) in able.filter(|(_, start)| *start != i64::MIN) {
+                let known = starts.entry(id).or_insert(u64::MAX);
+                *known = start.unsigned_abs().min(*known);
+            }
+        }
+        let count = members as usize;
+        if starts.len() < count {
+            return self.soonest_crowded(columns, members, &starts);
+        }
+        let mut starts: Vec<_> = starts.into_iter().map(|(id, start)| (start, id)).collect();
+        starts.select_nth_unstable(count.checked_sub(1)?);
         starts.truncate(count);
         let last = starts.iter().map(|(start, _)| *start).max()?;
         let mut nodes: Vec<_> = starts.into_iter().map(|(_, id)| id).collect();
@@ -176,32 +188,36 @@ impl Memo {
     /// As [`Memo::soonest`] for more members than there are nodes that can hold any.
     fn soonest_crowded(
         &mut self,
-        column: ColumnId,
+        columns: &[ColumnId],
         members: u32,
-        starts: &[(u64, NodeId)],
+        able: &BTreeMap<NodeId, u64>,
     ) -> Option<(u64, Vec<NodeId>)> {
-        let Self { fleet, scorer, columns, picks, .. } = self;
-        let key = &columns[column.0].key;
-        let able: Vec<_> = starts.iter().map(|(_, id)| (*id, &fleet.nodes()[id.index()])).collect();
+        let Self { fleet, scorer, columns: all, picks, .. } = self;
+        let keys: Vec<&Key> = columns.iter().map(|column| &all[column.0].key).collect();
+        let able: Vec<_> = able.keys().map(|id| (*id, &fleet.nodes()[id.index()])).collect();
         backfill::gang_start_ms(&able, members, |id, node, most| {
-            room(scorer, id, node, key, most, picks).0
+            room(scorer, id, node, &keys, most, picks).0
         })
     }
 
-    /// Members, up to `members`, that an idle fleet could hold; and if none, what the nearest node
-    /// lacks.
-    pub(crate) fn idle_room(&mut self, column: ColumnId, members: u32) -> (u32, Option<Refusal>) {
-        if let Some(known) = &self.columns[column.0].idle {
+    /// Members, up to `members`, that an idle fleet could hold by any of the alternatives; and if
+    /// not all, what the nearest node lacks for one more.
+    pub(crate) fn idle_room(
+        &mut self,
+        columns: &[ColumnId],
+        members: u32,
+    ) -> (u32, Option<Refusal>) {
+        if let Some(known) = self.idle.get(columns) {
             if members <= known.counted_to || known.members < known.counted_to {
                 return (known.members, known.nearest.clone());
             }
         }
-        let Self { fleet, scorer, columns, picks, .. } = self;
-        let Column { key, idle, .. } = &mut columns[column.0];
+        let Self { fleet, scorer, columns: all, picks, .. } = self;
+        let keys: Vec<&Key> = columns.iter().map(|column| &all[column.0].key).collect();
         let mut found = Idle { counted_to: members, members: 0, nearest: None };
         for (id, node) in fleet.indexed() {
             let wanted = members - found.members;
-            let (here, refusal) = room(scorer, id, &node.emptied(), key, wanted, picks);
+            let (here, refusal) = room(scorer, id, &node.emptied(), &keys, wanted, picks);
             found.members += here;
             if let Some(refusal) = refusal {
                 found.nearest = Some(Refusal::nearer(found.nearest, refusal));
@@ -211,7 +227,7 @@ impl Memo {
             }
         }
         let answer = (found.members, found.nearest.clone());
-        *idle = Some(found);
+        self.idle.insert(columns.to_vec(), found);
         answer
     }
 
@@ -277,27 +293,34 @@ fn no_node() -> Refusal {
     Refusal::GpuModel { asked: String::new(), offered: String::new() }
 }
 
-/// Members, up to `most`, that a node could hold beside its residents, and why not one more.
+/// Members, up to `most`, that a node could hold beside its residents, each by the first
+/// alternative that has room; and why not one more.
 fn room(
     scorer: &mut Scorer,
     id: NodeId,
     node: &Node,
-    key: &Key,
+    keys: &[&Key],
     most: u32,
     picks: &mut Vec<Pick>,
 ) -> (u32, Option<Refusal>) {
     let mut node = node.clone();
-    let workload = key.stand_in();
     for held in 0..most {
-        if let Err(refusal) = scorer.seat(id, &node, key, picks) {
-            return (held, Some(refusal));
-        }
+        let mut nearest = None;
+        let seated = keys.iter().find(|key| match scorer.seat(id, &node, key, picks) {
+            Ok(_) => true,
+            Err(refusal) => {
+                nearest = Some(Refusal::nearer(nearest.take(), refusal));
+                false
+            }
+        });
+        let Some(key) = seated else { return (held, nearest) };
         let shares = picks.iter().map(|pick| (pick.gpu, pick.share)).collect();
         for pick in picks.iter() {
             // The GPU is idle if its mode is another one: `seat` has seen to that.
             let _ = node.set_mode(pick.gpu, pick.mode);
         }
-        if let Err(refusal) = node.admit(&workload, &Seat { node: id, shares }, u64::MAX) {
+        let seat = Seat { node: id, shares };
+        if let Err(refusal) = node.admit(&key.stand_in(), &seat, u64::MAX) {
             return (held, Some(refusal));
         }
     }

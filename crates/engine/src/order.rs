@@ -70,8 +70,7 @@ impl<'a> Queue<'a> {
     /// Counts a grant of the plan towards its owner.
     pub(crate) fn charge(&mut self, owner: &Owner, usage: Usage) {
         if let Some(account) = self.owners.iter_mut().find(|account| account.owner == owner) {
-            account.usage.gpu_milli += usage.gpu_milli;
-            account.usage.cpu_milli += usage.cpu_milli;
+            account.usage = account.usage.plus(usage);
         }
     }
 

@@ -4,8 +4,8 @@ use csv::{ReaderBuilder, StringRecord, Trim};
 
 use crate::error::{Complaint, ReadError, quote};
 use crate::near::nearest;
-use crate::quantity;
 use crate::text::Source;
+use crate::{WORKLOADS_MAX, quantity};
 
 /// A CSV file of which the header has been understood.
 pub(crate) struct Table<'a> {
@@ -73,11 +73,16 @@ impl<'a> Table<'a> {
         if !more {
             return self.end();
         }
+        let line = line_of(self.source, &self.record);
+        if self.rows == WORKLOADS_MAX {
+            let what = format!("has more than {WORKLOADS_MAX} rows");
+            return Err(self.source.error(what, "split it or sample it").at_line(line));
+        }
         let row = Row {
             source: self.source,
             header: &self.header,
             record: &self.record,
-            line: line_of(self.source, &self.record),
+            line,
             number: self.rows,
         };
         self.rows += 1;
@@ -85,7 +90,8 @@ impl<'a> Table<'a> {
             return Ok(Some(row));
         }
         let what = format!("{} fields, {} column names", row.record.len(), row.header.len());
-        let error = row.source.error(what, "give every row one value per column");
+        let way_out = "give every row one value per column, and close every quote";
+        let error = row.source.error(what, way_out);
         Err(error.at_line(row.line))
     }
 
@@ -148,18 +154,18 @@ impl Row<'_> {
     /// A whole number from 0 to `most`.
     pub(crate) fn amount(&self, column: &str, most: u64) -> Result<u64, ReadError> {
         let text = self.text(column);
-        match text.parse::<u64>() {
-            Ok(amount) if amount <= most => Ok(amount),
-            Ok(_) => {
-                let what = format!("{} is absurdly large", quote(text));
-                Err(self.error(column, what, format!("give at most {most}")))
+        let (what, way_out) = match text.parse::<u64>() {
+            Ok(amount) if amount <= most => return Ok(amount),
+            Err(_) if text.is_empty() => ("no value".to_string(), "give 0 or more".to_string()),
+            // Digits alone that are no u64 are too many of them.
+            Err(_) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (format!("{} is not a count", quote(text)), "give 0 or more".to_string())
             }
-            Err(_) if text.is_empty() => Err(self.error(column, "no value", "give 0 or more")),
-            Err(_) => {
-                let what = format!("{} is not a count", quote(text));
-                Err(self.error(column, what, "give 0 or more"))
+            Ok(_) | Err(_) => {
+                (format!("{} is absurdly large", quote(text)), format!("give at most {most}"))
             }
-        }
+        };
+        Err(self.error(column, what, way_out))
     }
 
     /// Seconds as ms; `None` if the value is empty or the file has no such column.

@@ -33,11 +33,8 @@ impl Source {
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let name = path.display().to_string();
         let refuse = |error: io::Error| {
-            let complaint = Complaint::new(
-                format!("cannot be read: {error}"),
-                "check the path and the permissions",
-            );
-            ReadError::of_file(&name, complaint)
+            let what = format!("cannot be read: {error}");
+            ReadError::of_file(&name, Complaint::new(what, way_in(&name, error.kind())))
         };
         let file = File::open(path).map_err(refuse)?;
         let mut bytes = Vec::new();
@@ -113,6 +110,18 @@ impl Source {
     /// An error about a value in a one-based line.
     pub(crate) fn complain(&self, line: usize, field: &str, complaint: Complaint) -> ReadError {
         ReadError::of_file(&self.name, complaint).at_line(line).in_field(field)
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "ErrorKind is open: most kinds say it all")]
+fn way_in(name: &str, kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::NotFound if name == "-" => "for standard input write /dev/stdin",
+        io::ErrorKind::NotFound => "check the path",
+        io::ErrorKind::IsADirectory => "it is a folder: name a file in it",
+        io::ErrorKind::NotADirectory => "a part of the path is a file: check the path",
+        io::ErrorKind::PermissionDenied => "ask for the right to read it",
+        _ => "check the path and the permissions",
     }
 }
 

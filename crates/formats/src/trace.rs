@@ -86,7 +86,8 @@ pub fn read(source: &Source, options: &TraceOptions) -> Result<Reading, ReadErro
         TraceKind::Runtimes => {
             let Synthesis { seed, gap_ms, .. } = options.synthesis;
             notes.push(format!(
-                "arrivals are made up: shuffled with seed {seed}, one every {gap_ms} ms"
+                "arrivals are made up: shuffled with seed {seed}, one every {} s",
+                gap_ms as f64 / 1000.0
             ));
             philly::runtimes(source, &options.synthesis)?
         }
@@ -158,7 +159,12 @@ fn sbatch_trace(
     let script = sbatch::read(source, options.shard_mib)?;
     notes.extend(script.warnings);
     notes.extend(script.ignored.iter().map(|option| format!("ignored: {option}")));
-    notes.push("every task is taken to run for its whole time limit".to_string());
+    let limited = script.workloads.iter().all(|workload| workload.time_limit_ms.is_some());
+    let runs = match limited {
+        true => "every task is taken to run for its whole time limit",
+        false => "it has no --time: in a simulation its tasks never end",
+    };
+    notes.push(runs.to_string());
     let arrival = |workload: model::Workload| Arrival {
         at_ms: workload.submitted_ms,
         runs_ms: workload.time_limit_ms,

@@ -78,8 +78,13 @@ fn parse_toml(source: &Source) -> Result<Entry, ReadError> {
         }
         Err(error) => {
             let at = lines.spot(error.span().map_or(0, |span| span.start));
-            let what = format!("is not TOML here ({})", error.message().replace('\n', ", "));
-            Err(source.error_at(at, Complaint::new(what, "see toml.io for the syntax")))
+            let message = error.message().replace('\n', ", ");
+            let way_out = match message.starts_with("duplicate key") {
+                true => "remove one of the two, or begin a new [[…]] table before it",
+                false => "see toml.io for the syntax",
+            };
+            let what = format!("is not TOML here ({message})");
+            Err(source.error_at(at, Complaint::new(what, way_out)))
         }
     }
 }

@@ -27,9 +27,13 @@ pub(crate) fn parse(source: &Source) -> Result<Entry, ReadError> {
             let message = error.without_snippet().to_string();
             // The message ends with the place, which is said in front already.
             let end = message.rfind(" at line ").unwrap_or(message.len());
-            let what = format!("is not YAML here ({})", message[..end].replace('\n', ", "));
-            let complaint = Complaint::new(what, "check indentation, quotes and colons");
-            Err(source.error_at(at, complaint))
+            // Of a key that stands twice the message tells its caller, not our user, what to set.
+            let (message, way_out) = match message[..end].split_once(", set DuplicateKeyPolicy") {
+                Some((message, _)) => (message, "remove one of the two, or begin a new `- ` entry"),
+                None => (&message[..end], "check indentation, quotes and colons"),
+            };
+            let what = format!("is not YAML here ({})", message.replace('\n', ", "));
+            Err(source.error_at(at, Complaint::new(what, way_out)))
         }
     }
 }

@@ -37,8 +37,9 @@ pub struct Resident {
 }
 
 impl Node {
-    /// An idle node.
-    pub fn idle(name: String, cpu_milli: u64, memory_mib: u64, gpus: Vec<Gpu>) -> Self {
+    /// An idle node. GPUs are counted in a byte: those past the 255th are left out.
+    pub fn idle(name: String, cpu_milli: u64, memory_mib: u64, mut gpus: Vec<Gpu>) -> Self {
+        gpus.truncate(usize::from(u8::MAX));
         let mut print = Fingerprint::default();
         print.add(cpu_milli).add(memory_mib).add(gpus.len() as u64);
         for gpu in &gpus {

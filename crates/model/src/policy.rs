@@ -90,6 +90,38 @@ impl Placement {
     }
 }
 
+/// Weights of the placement `hotpot`, in thousandths; `docs/policy.md` says what each is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HotpotTerms {
+    /// Weight of "nothing that fits will ever come", in workloads per workload of the mix.
+    pub doubt_milli: u32,
+    /// Part of a GPU's use that is charged or credited for how sought-after its model is.
+    pub scarcity_milli: u32,
+    /// Worth of room for workloads of several GPUs, beside that of their GPUs singly.
+    pub wide_milli: u32,
+    /// Worth of the last block of the fleet's largest size on a node, in GPUs, where such are rare.
+    pub block_milli: u32,
+    /// Largest margin over the mix's mean need of vCPUs that is kept on a node; 0 leaves vCPUs out
+    /// of account.
+    pub cpu_margin_max_milli: u32,
+    /// GPUs by which two nodes must differ to be told apart, at least 1.
+    pub step_milli: u32,
+}
+
+impl Default for HotpotTerms {
+    /// Chosen on the openb workloads, seeds 42 to 44; `cargo xtask ablate` shows what each gives.
+    fn default() -> Self {
+        Self {
+            doubt_milli: 250,
+            scarcity_milli: 500,
+            wide_milli: 50,
+            block_milli: 1000,
+            cpu_margin_max_milli: 1200,
+            step_milli: 10,
+        }
+    }
+}
+
 /// How well two classes share a GPU, in thousandths, −1000 to 1000; symmetric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AffinityMatrix([[i32; 4]; 4]);
@@ -158,6 +190,8 @@ impl Default for Quota {
 pub struct Policy {
     /// How seats are chosen.
     pub placement: Placement,
+    /// Weights of the placement `hotpot`.
+    pub hotpot: HotpotTerms,
     /// What is expected to come; empty means that it is read off the snapshot's own workloads.
     pub mix: Vec<MixShape>,
     /// Sharing modes in the order in which an idle GPU is put into one, with their limits.
@@ -181,6 +215,7 @@ impl Policy {
     pub fn new(placement: Placement) -> Self {
         Self {
             placement,
+            hotpot: HotpotTerms::default(),
             mix: Vec::new(),
             modes: [
                 SharingMode::MemoryCapped { tenants_max: 32 },

@@ -40,8 +40,8 @@ pub enum Refusal {
         asked: u32,
         /// GPUs that could each take a share of it.
         offered: u32,
-        /// What the best of the others lacks.
-        because: Box<Refusal>,
+        /// What the best of the others lacks; `None` if the node has no others.
+        because: Option<Box<Refusal>>,
     },
     /// The GPU has tenants and whole GPUs are given to one tenant only.
     Occupied {
@@ -220,7 +220,11 @@ impl fmt::Display for Refusal {
                 write!(f, "GPU model: asks {asked}, has {offered}")
             }
             Self::GpuCount { asked, offered, because } => {
-                write!(f, "GPUs: asks {asked}, could use {offered}; the next one, {because}")
+                write!(f, "GPUs: asks {asked}, could use {offered}")?;
+                match because {
+                    Some(because) => write!(f, "; the next one, {because}"),
+                    None => f.write_str(" and has no more"),
+                }
             }
             Self::Occupied { tenants } => {
                 write!(f, "whole GPU: {tenants} tenant{} on it", plural(*tenants))

@@ -35,6 +35,26 @@ pub struct Usage {
     pub cpu_milli: u64,
 }
 
+impl Usage {
+    /// The sum, held at the largest number.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            gpu_milli: self.gpu_milli.saturating_add(other.gpu_milli),
+            cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
+        }
+    }
+
+    /// The difference, held at 0.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            gpu_milli: self.gpu_milli.saturating_sub(other.gpu_milli),
+            cpu_milli: self.cpu_milli.saturating_sub(other.cpu_milli),
+        }
+    }
+}
+
 /// Queue position of workloads with the same priority and owner: priority from high to low.
 type Lane = (Reverse<i32>, Owner);
 
@@ -150,13 +170,11 @@ impl Snapshot {
             }
         }
         self.withdraw(id);
-        let usage = Usage {
-            gpu_milli: self.share_milli(seats),
-            cpu_milli: workload.demand.cpu_milli * seats.len() as u64,
-        };
+        let cpu_milli = workload.demand.cpu_milli.saturating_mul(seats.len() as u64);
+        let usage = Usage { gpu_milli: self.share_milli(seats), cpu_milli };
+        let gpu_milli = before - self.free_milli(seats);
+        self.used = self.used.plus(Usage { gpu_milli, cpu_milli });
         self.count(&workload, usage, true);
-        self.used.gpu_milli += before - self.free_milli(seats);
-        self.used.cpu_milli += usage.cpu_milli;
         let seats = seats.to_vec();
         self.running.insert(id, Running { workload, seats, since_ms: self.now_ms, usage });
         Ok(())
@@ -167,9 +185,9 @@ impl Snapshot {
         let running = self.running.remove(&id)?;
         let before = self.free_milli(&running.seats);
         self.evict(id, &running.seats);
+        let gpu_milli = self.free_milli(&running.seats) - before;
+        self.used = self.used.minus(Usage { gpu_milli, ..running.usage });
         self.count(&running.workload, running.usage, false);
-        self.used.gpu_milli -= self.free_milli(&running.seats) - before;
-        self.used.cpu_milli -= running.usage.cpu_milli;
         Some(running)
     }
 
@@ -180,12 +198,8 @@ impl Snapshot {
     }
 
     fn count(&mut self, workload: &Workload, usage: Usage, add: bool) {
-        let change = |total: &mut u64, part: u64| {
-            *total = if add { *total + part } else { total.saturating_sub(part) };
-        };
         let of_owner = self.usage.entry(workload.owner.clone()).or_default();
-        change(&mut of_owner.gpu_milli, usage.gpu_milli);
-        change(&mut of_owner.cpu_milli, usage.cpu_milli);
+        *of_owner = if add { of_owner.plus(usage) } else { of_owner.minus(usage) };
         if let Some(member) = workload.array {
             let running = self.arrays.entry(member.array).or_default();
             *running = if add { *running + 1 } else { running.saturating_sub(1) };

@@ -87,7 +87,8 @@ fn what_is_left_goes_by_the_scarcer_of_two() {
 fn an_uncapped_tenant_books_no_compute() {
     let mode = SharingMode::MemoryCapped { tenants_max: 9 };
     let mut gpu = gpu("t4", mode);
-    gpu.admit(tenant(1, Share::MemoryCapped { memory_mib: 5_000, compute_milli: 0 })).expect("room");
+    gpu.admit(tenant(1, Share::MemoryCapped { memory_mib: 5_000, compute_milli: 0 }))
+        .expect("room");
     assert_eq!(gpu.compute_free_milli(), 1000);
     assert_eq!(gpu.memory_free_mib(), 9_910);
 }
@@ -198,5 +199,8 @@ fn unknown_memory_is_not_booked() {
     let mut gpu = gpu("mystery9", MPS);
     gpu.admit(tenant(1, mps(400, 0))).expect("room");
     assert_eq!(gpu.free_milli(), 600);
-    assert_eq!(gpu.admit(tenant(2, mps(1, 1))), Err(Refusal::GpuMemory { asked_mib: 1, offered_mib: 0 }));
+    assert_eq!(
+        gpu.admit(tenant(2, mps(1, 1))),
+        Err(Refusal::GpuMemory { asked_mib: 1, offered_mib: 0 })
+    );
 }

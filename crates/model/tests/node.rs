@@ -1,8 +1,8 @@
 //! One node and the fleet: members are seated whole or not at all, and leave nothing behind.
 
 use model::{
-    Catalogue, Class, Demand, Fleet, Gpu, GpuId, ModeSet, Node, NodeId, Owner, Refusal, Seat, Share,
-    SharingMode, Workload, WorkloadId,
+    Catalogue, Class, Demand, Fleet, Gpu, GpuId, ModeSet, Node, NodeId, Owner, Refusal, Seat,
+    Share, SharingMode, Workload, WorkloadId,
 };
 
 const MPS: SharingMode = SharingMode::Mps { tenants_max: 8 };

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use model::{
-    ArrayMember, Catalogue, Class, Demand, Fleet, Gpu, GpuAsk, GpuDemand, GpuId, Isolation, ModeSet,
-    Node, NodeId, Owner, Refusal, Seat, Share, SharingMode, Snapshot, Usage, Workload, WorkloadId,
+    ArrayMember, Catalogue, Class, Demand, Fleet, Gpu, GpuAsk, GpuDemand, GpuId, Isolation,
+    ModeSet, Node, NodeId, Owner, Refusal, Seat, Share, SharingMode, Snapshot, Usage, Workload,
+    WorkloadId,
 };
 
 const MPS: SharingMode = SharingMode::Mps { tenants_max: 8 };
@@ -141,7 +142,9 @@ fn lanes_are_in_order() {
         snapshot.submit(workload(id, owner, priority));
     }
     let read = |snapshot: &Snapshot| {
-        let ids = |lane: &std::collections::BTreeSet<(u64, WorkloadId)>| lane.iter().map(|(_, id)| id.0).collect();
+        let ids = |lane: &std::collections::BTreeSet<(u64, WorkloadId)>| {
+            lane.iter().map(|(_, id)| id.0).collect()
+        };
         let lanes = snapshot.lanes();
         lanes.map(|(priority, owner, lane)| (priority, owner.to_string(), ids(lane))).collect()
     };

@@ -10,35 +10,22 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use model::{Fleet, MixShape, Node};
+use model::{Fleet, HotpotTerms, MixShape, Node};
 
 use super::Candidate;
 use super::fragment::Mix;
 
-/// Weight of "nothing that fits will ever come" beside the mix, in workloads per workload.
-const DOUBT: f64 = 0.25;
-/// Part of a GPU's use that is charged or credited for how sought-after its model is.
-const SCARCITY_WEIGHT: f64 = 0.5;
-/// Worth of room for workloads of several GPUs, beside that of their GPUs singly.
-const WIDE_WEIGHT: f64 = 0.05;
-/// Worth of the last block of the fleet's largest size on a node, in GPUs, where such are rare.
-const BLOCK_WORTH: f64 = 1.0;
 /// Part of the vCPUs of the best-equipped node that a largest block needs.
 const BLOCK_CPU: f64 = 0.9;
-/// Part of a node's vCPUs that its idle GPUs may count on, and the largest margin over the mix's
-/// mean need that is kept.
+/// Part of a node's vCPUs that its idle GPUs may count on.
 const CPU_PART: f64 = 0.95;
-const CPU_MARGIN_MAX: f64 = 1.2;
-
 /// Fine steps of a score per GPU; GPUs of one node are told apart by these.
 const FINE: f64 = 1e6;
-/// Fine steps in a coarse one, a hundredth of a GPU. Nodes that differ by less are equal, and the
-/// first of them in the fleet is filled first, which keeps others empty.
-const COARSE: i64 = 10_000;
 
 /// What the mix promises on each kind of GPU.
 #[derive(Default)]
 pub(crate) struct Outlook {
+    terms: HotpotTerms,
     models: Vec<ModelOutlook>,
     wide: Vec<Wide>,
     block: Block,
@@ -73,22 +60,26 @@ struct Block {
 
 impl Outlook {
     /// The outlook of a fleet under a mix; `shapes` are those that `mix` was prepared from.
-    pub(crate) fn new(shapes: &[MixShape], mix: &Mix, fleet: &Fleet) -> Self {
+    pub(crate) fn new(terms: HotpotTerms, shapes: &[MixShape], mix: &Mix, fleet: &Fleet) -> Self {
+        let doubt = of_milli(terms.doubt_milli);
         let supply = supply(fleet);
         let scarcity = scarcity(shapes, mix, &supply);
-        let models = (0u16..)
+        let models = (0..=u16::MAX)
             .zip(scarcity)
-            .map(|(model, scarcity)| ModelOutlook { scarcity, ..recursion(shapes, mix, model) })
+            .map(|(model, scarcity)| ModelOutlook {
+                scarcity,
+                ..recursion(doubt, shapes, mix, model)
+            })
             .collect();
         let several = |(_, shape): &(usize, &MixShape)| shape.gpu_count > 1;
         let wide = |(at, shape): (usize, &MixShape)| Wide {
             shape: at,
             gpu_count: u64::from(shape.gpu_count),
             cpu_milli: shape.cpu_milli,
-            weight: WIDE_WEIGHT * shape.weight * f64::from(shape.gpu_count),
+            weight: of_milli(terms.wide_milli) * shape.weight * f64::from(shape.gpu_count),
         };
         let wide = shapes.iter().enumerate().filter(several).map(wide).collect();
-        Self { models, wide, block: Block::of(fleet) }
+        Self { terms, models, wide, block: Block::of(terms, fleet) }
     }
 
     /// The fine score of a seat: GPUs that it uses, less the worth that it takes from the node.
@@ -110,7 +101,8 @@ impl Outlook {
                 self.model(node, usize::from(pick.gpu)).map_or(0.0, |m| m.scarcity * taken)
             })
             .sum();
-        libm::floor((used - (before - after) - SCARCITY_WEIGHT * scarcity) * FINE + 0.5) as i64
+        let charge = of_milli(self.terms.scarcity_milli) * scarcity;
+        libm::floor((used - (before - after) - charge) * FINE + 0.5) as i64
     }
 
     /// What a node is worth, in GPUs, with the given vCPUs and thousandths left on each GPU.
@@ -124,9 +116,8 @@ impl Outlook {
             needed_idle += model.cpu_milli[1000];
             idle += u64::from(milli == 1000);
         }
-        let margin =
-            (CPU_PART * node.cpu_milli() as f64 / f64::max(needed_idle, 1e-9)).min(CPU_MARGIN_MAX);
-        let needed = margin * needed;
+        let margin = CPU_PART * node.cpu_milli() as f64 / f64::max(needed_idle, 1e-9);
+        let needed = margin.min(of_milli(self.terms.cpu_margin_max_milli)) * needed;
         let mut worth =
             if needed > cpu_milli as f64 { gpus * (cpu_milli as f64 / needed) } else { gpus };
         for wide in &self.wide {
@@ -143,18 +134,20 @@ impl Outlook {
         worth
     }
 
+    /// Turns a fine score into one that nodes are compared by: those that differ by less than a step
+    /// are equal, and the first of them in the fleet is filled first, which keeps others empty.
+    pub(crate) fn coarse(&self, fine: i64) -> i64 {
+        let step = i64::from(self.terms.step_milli.max(1)) * 1000;
+        (fine + step / 2).div_euclid(step)
+    }
+
     fn model(&self, node: &Node, gpu: usize) -> Option<&ModelOutlook> {
         self.models.get(usize::from(node.gpus().get(gpu)?.model().id.0))
     }
 }
 
-/// Turns a fine score into one that nodes are compared by.
-pub(crate) fn coarse(fine: i64) -> i64 {
-    (fine + COARSE / 2).div_euclid(COARSE)
-}
-
 impl Block {
-    fn of(fleet: &Fleet) -> Self {
+    fn of(terms: HotpotTerms, fleet: &Fleet) -> Self {
         let count = |node: &Node| node.gpus().len() as u64;
         let gpu_count = fleet.nodes().iter().map(count).max().unwrap_or(0);
         let largest = || fleet.nodes().iter().filter(|node| count(node) == gpu_count);
@@ -162,7 +155,7 @@ impl Block {
         let cpu_milli = (BLOCK_CPU * cpu_most as f64) as u64;
         let able = largest().filter(|node| node.cpu_milli() >= cpu_milli).map(count).sum::<u64>();
         let share = able as f64 / fleet.gpu_count().max(1) as f64;
-        Self { gpu_count, cpu_milli, worth: BLOCK_WORTH * (1.0 - share) }
+        Self { gpu_count, cpu_milli, worth: of_milli(terms.block_milli) * (1.0 - share) }
     }
 }
 
@@ -203,8 +196,8 @@ fn scarcity(shapes: &[MixShape], mix: &Mix, supply: &[f64]) -> Vec<f64> {
 
 /// `gpus[r]` is the mean over the shapes that fit into `r` of what the shape uses plus `gpus` of
 /// what it leaves; a shape counts by its weight and GPUs over its size, for small ones come and go
-/// more often per GPU of demand. [`DOUBT`] stands for the case that nothing comes.
-fn recursion(shapes: &[MixShape], mix: &Mix, model: u16) -> ModelOutlook {
+/// more often per GPU of demand. `doubt` is the weight of the case that nothing comes.
+fn recursion(doubt: f64, shapes: &[MixShape], mix: &Mix, model: u16) -> ModelOutlook {
     let (mut gpus, mut cpu_milli) = (vec![0.0; 1001], vec![0.0; 1001]);
     for left in 1..=1000usize {
         let (mut used, mut needed, mut weights) = (0.0, 0.0, 0.0);
@@ -221,9 +214,13 @@ fn recursion(shapes: &[MixShape], mix: &Mix, model: u16) -> ModelOutlook {
             needed += weight * (shape.cpu_milli as f64 / count + cpu_milli[left - size]);
         }
         if weights > 0.0 {
-            gpus[left] = used / (weights + DOUBT);
-            cpu_milli[left] = needed / (weights + DOUBT);
+            gpus[left] = used / (weights + doubt);
+            cpu_milli[left] = needed / (weights + doubt);
         }
     }
     ModelOutlook { gpus, cpu_milli, scarcity: 0.0 }
+}
+
+fn of_milli(milli: u32) -> f64 {
+    f64::from(milli) / 1000.0
 }

@@ -14,6 +14,7 @@ pub use mig::best_start as mig_start;
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use model::{
     Class, Demand, Fleet, GpuAsk, Node, NodeId, Owner, Placement, Policy, Refusal, SharingMode,
@@ -87,7 +88,7 @@ impl Scorer {
     pub(crate) fn new(policy: &Policy, mix: &[model::MixShape], fleet: &Fleet) -> Self {
         let prepared = Mix::new(mix, fleet);
         let outlook = match policy.placement {
-            Placement::Hotpot => Outlook::new(mix, &prepared, fleet),
+            Placement::Hotpot => Outlook::new(policy.hotpot, mix, &prepared, fleet),
             Placement::Random { .. }
             | Placement::DotProduct
             | Placement::GpuClustering
@@ -130,7 +131,7 @@ impl Scorer {
     /// Nodes may be compared less finely than the GPUs of one node.
     fn coarse(&self, fine: i64, demand: &Demand) -> i64 {
         match self.placement {
-            Placement::Hotpot if !asks_for_profile(demand) => hotpot::coarse(fine),
+            Placement::Hotpot if !asks_for_profile(demand) => self.outlook.coarse(fine),
             Placement::Hotpot
             | Placement::Random { .. }
             | Placement::DotProduct
@@ -169,7 +170,7 @@ impl Scorer {
         if count != 1 || whole || !self.weighs_gpus() {
             picks.extend_from_slice(options);
             if !whole {
-                picks.sort_by_key(|pick| pick.left_milli);
+                self.rank(id, node, key, picks);
             }
             picks.truncate(count);
             picks.sort_by_key(|pick| pick.gpu);
@@ -189,6 +190,20 @@ impl Scorer {
             }
         }
         best
+    }
+
+    /// Brings the GPUs for a workload that shares several of them into order: by their scores one by
+    /// one, or the fullest first, as FGD's artifact has it.
+    fn rank(&mut self, id: NodeId, node: &Node, key: &Key, picks: &mut [Pick]) {
+        let Key { demand, class } = key;
+        if self.weighs_gpus() && self.placement != Placement::Fgd {
+            picks.sort_by_cached_key(|pick| {
+                let alone = core::slice::from_ref(pick);
+                Reverse(self.score(id, &Candidate { node, demand, class: *class, picks: alone }))
+            });
+        } else {
+            picks.sort_by_key(|pick| pick.left_milli);
+        }
     }
 
     /// The keys under which a workload is scored: one per alternative of GPU models, best first.

@@ -11,7 +11,7 @@ use model::{
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use proptest::sample::{select, subsequence};
+use proptest::sample::{Index, select, subsequence};
 
 /// A fleet to be, a queue to be, and a policy: everything that a law needs.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl World {
 
     /// The fleet, idle, with the whole queue.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let mut snapshot = Snapshot::new(self.fleet(), 1000);
+        let mut snapshot = Snapshot::new(self.fleet(), 40);
         for workload in &self.workloads {
             snapshot.submit(Arc::new(workload.clone()));
         }
@@ -82,18 +82,25 @@ impl World {
     }
 }
 
+/// A few kinds of demand, each asked for many times, as in real queues.
 pub(crate) fn worlds(size: Size) -> impl Strategy<Value = World> {
-    (vec(node(size), 1..=size.nodes), vec(workload(size), 0..=size.workloads), policy(size))
-        .prop_map(|(nodes, mut workloads, policy)| {
-            for (workload, id) in workloads.iter_mut().zip(0u64..) {
-                workload.id = WorkloadId(id);
-                workload.name = format!("w{id}");
-            }
+    let nodes = vec(node(size), 1..=size.nodes);
+    let queue = vec((workload(size), any::<Index>()), 0..=size.workloads);
+    (nodes, vec(demand(size), 1..=8), queue, policy(size)).prop_map(
+        |(nodes, demands, queue, policy)| {
+            let number = |((workload, kind), id): ((Workload, Index), u64)| Workload {
+                id: WorkloadId(id),
+                name: format!("w{id}"),
+                demand: kind.get(&demands).clone(),
+                ..workload
+            };
+            let workloads = queue.into_iter().zip(0u64..).map(number).collect();
             World { nodes, workloads, policy }
-        })
+        },
+    )
 }
 
-pub(crate) fn node(size: Size) -> impl Strategy<Value = NodeSpec> {
+fn node(size: Size) -> impl Strategy<Value = NodeSpec> {
     let gpu = (select(&MODELS[..]), offers());
     (1u64..=32, 1u64..=64, vec(gpu, 0..=size.gpus)).prop_map(|(cpus, gib, gpus)| NodeSpec {
         cpu_milli: cpus * 1000,
@@ -111,11 +118,11 @@ fn mode_set() -> impl Strategy<Value = ModeSet> {
 }
 
 fn workload(size: Size) -> impl Strategy<Value = Workload> {
-    let place = (select(&Class::ALL[..]), -1..=1i32, 0u64..1000, option::of(1u64..=500));
-    let shape = (demand(size), 1..=size.members.max(1), 0..size.owners);
+    let place = (select(&Class::ALL[..]), -1..=1i32, 0u64..40, option::of(1u64..=12));
+    let shape = (1..=size.members.max(1), 0..size.owners);
     (place, shape, array(size)).prop_map(|(place, shape, array)| {
         let (class, priority, submitted_ms, time_limit_ms) = place;
-        let (demand, members, owner) = shape;
+        let (members, owner) = shape;
         Workload {
             id: WorkloadId(0),
             name: String::new(),
@@ -124,7 +131,7 @@ fn workload(size: Size) -> impl Strategy<Value = Workload> {
             priority,
             submitted_ms,
             time_limit_ms,
-            demand,
+            demand: Demand::default(),
             members,
             array,
             latency_target_ms: None,
@@ -154,7 +161,7 @@ fn demand(size: Size) -> impl Strategy<Value = Demand> {
     })
 }
 
-pub(crate) fn gpu_demand(size: Size) -> impl Strategy<Value = GpuDemand> {
+fn gpu_demand(size: Size) -> impl Strategy<Value = GpuDemand> {
     let sets = ["a100", "t4", "a30|t4", "a100-80gb", ""];
     let accepts = vec(select(sets.to_vec()).prop_map(ModelSet::parse), 0..=2);
     let isolation = select(vec![Isolation::None, Isolation::Memory, Isolation::Hard]);
@@ -198,7 +205,7 @@ fn policy(size: Size) -> impl Strategy<Value = Policy> {
         let named = ["alice", "bob", "carol"].map(Owner::new).into_iter().zip(quotas);
         let quota = |(most, weight)| Quota { gpu_milli_max: Some(most), weight };
         let quotas: BTreeMap<_, _> = named.map(|(owner, given)| (owner, quota(given))).collect();
-        Policy { modes, quotas, backfill, time_limit_default_ms: 200, ..Policy::new(placement) }
+        Policy { modes, quotas, backfill, time_limit_default_ms: 9, ..Policy::new(placement) }
     })
 }
 
