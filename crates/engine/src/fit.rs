@@ -114,11 +114,14 @@ fn settable<'a>(
     demand: &'a GpuDemand,
     modes: &'a [SharingMode],
 ) -> impl Iterator<Item = SharingMode> + 'a {
-    // A whole GPU is exclusive whatever the policy's list of sharing modes says.
+    // A whole GPU is exclusive whatever the policy's list of sharing modes says; a fraction takes a
+    // whole GPU only if it cannot be shared.
     let whole = demand.each == GpuAsk::Whole;
     let listed = if whole { &[SharingMode::Exclusive][..] } else { modes };
+    let shared = listed.iter().copied().filter(|mode| *mode != SharingMode::Exclusive);
+    let alone = listed.iter().copied().filter(|mode| *mode == SharingMode::Exclusive);
     let offered = move |mode: &SharingMode| gpu.offers().contains(mode.kind());
-    listed.iter().copied().filter(offered).filter(|mode| suits(*mode, demand))
+    shared.chain(alone).filter(offered).filter(|mode| suits(*mode, demand))
 }
 
 /// Whether the demand accepts a mode.

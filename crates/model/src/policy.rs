@@ -194,7 +194,8 @@ pub struct Policy {
     pub hotpot: HotpotTerms,
     /// What is expected to come; empty means that it is read off the snapshot's own workloads.
     pub mix: Vec<MixShape>,
-    /// Sharing modes in the order in which an idle GPU is put into one, with their limits.
+    /// Sharing modes in the order in which an idle GPU is put into one, with their limits. A whole
+    /// GPU for a fraction comes last wherever it stands in the list.
     pub modes: Vec<SharingMode>,
     /// Quotas and weights by owner; an owner without an entry has the default.
     pub quotas: BTreeMap<Owner, Quota>,
