@@ -11,7 +11,7 @@ use model::{
     Demand, Gpu, GpuAsk, GpuDemand, ModelSet, Node, Refusal, Share, SharingKind, SharingMode,
 };
 
-use crate::placement::mig_start;
+use crate::mig::best_start;
 
 /// A share that a GPU could grant, and what that would leave.
 #[derive(Clone, Copy, Debug)]
@@ -201,7 +201,7 @@ fn mig_profile(gpu: &Gpu, name: &str) -> Result<Share, Refusal> {
     let Some((geometry, profile)) = found else {
         return Err(Refusal::MigProfile { profile: name.to_string(), model: model.name.clone() });
     };
-    match mig_start(geometry, &gpu.layout(), profile) {
+    match best_start(geometry, &gpu.layout(), profile) {
         Some(start) => Ok(Share::Mig { profile, start }),
         None => Err(Refusal::MigPlacement { profile: name.to_string() }),
     }
@@ -234,7 +234,7 @@ fn mig_fraction(gpu: &Gpu, compute_milli: u32, memory_mib: u64) -> Result<Share,
         return Err(Refusal::GpuMemory { asked_mib: memory_mib, offered_mib });
     };
     let placed = enough.iter().find_map(|(profile, _)| {
-        let start = mig_start(geometry, &layout, *profile)?;
+        let start = best_start(geometry, &layout, *profile)?;
         Some(Share::Mig { profile: *profile, start })
     });
     placed.ok_or_else(|| Refusal::MigPlacement { profile: smallest.name.clone() })

@@ -18,6 +18,7 @@ mod explain;
 mod fit;
 mod lottery;
 mod memo;
+mod mig;
 pub mod mix;
 mod order;
 mod placement;
@@ -27,9 +28,9 @@ mod scores;
 pub use apply::apply;
 pub use check::{Violation, check};
 pub use explain::{Explanation, GpuVerdict, NodeVerdict, explain};
+pub use mig::best_start;
 
 pub use placement::fragment;
-pub use placement::mig_start;
 pub use planner::Planner;
 
 use model::{Plan, Policy, Snapshot};

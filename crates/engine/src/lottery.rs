@@ -5,25 +5,22 @@
 
 use alloc::vec::Vec;
 
-use model::{GpuAsk, GpuDemand, NodeId, WorkloadId};
+use model::{GpuAsk, GpuDemand, NodeId, SplitMix, WorkloadId};
 
 use crate::fit::Pick;
 
 /// One member's tickets.
-pub(crate) struct Lottery(u64);
+pub(crate) struct Lottery(SplitMix);
 
 impl Lottery {
     pub(crate) fn new(seed: u64, workload: WorkloadId, member: usize) -> Self {
         let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(workload.0);
-        let mut lottery = Self(mixed.rotate_left(32).wrapping_add(member as u64));
-        lottery.next();
-        lottery
+        Self(SplitMix::new(mixed.rotate_left(32).wrapping_add(member as u64)))
     }
 
     /// One of the nodes.
     pub(crate) fn node(&mut self, able: &[NodeId]) -> Option<NodeId> {
-        let at = self.below(able.len())?;
-        able.get(at).copied()
+        able.get(self.0.position(able.len())).copied()
     }
 
     /// As many of the GPUs as asked for, by index; whole GPUs are all alike, so the first are taken.
@@ -31,26 +28,12 @@ impl Lottery {
         let count = demand.count as usize;
         if demand.each != GpuAsk::Whole {
             for at in 0..count.min(options.len()) {
-                let other = at + self.below(options.len() - at).unwrap_or(0);
+                let other = at + self.0.position(options.len() - at);
                 options.swap(at, other);
             }
         }
         options.truncate(count);
         options.sort_by_key(|pick| pick.gpu);
         options
-    }
-
-    fn below(&mut self, bound: usize) -> Option<usize> {
-        let drawn = (u128::from(self.next()) * bound as u128) >> 64;
-        (bound > 0).then_some(drawn as usize)
-    }
-
-    /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! `cargo xtask mig` prints the same comparison at full length.
 
-use engine::mig_start;
+use engine::best_start;
 use model::{MigGeometry, MigLayout};
 
 #[path = "mig/optimum.rs"]
@@ -95,7 +95,7 @@ fn finds_a_start_where_there_is_one() {
     for layout in geometry.layouts() {
         for (index, _) in geometry.indexed() {
             let free = geometry.free_starts(&layout, index);
-            match mig_start(&geometry, &layout, index) {
+            match best_start(&geometry, &layout, index) {
                 Some(start) => assert!(free & (1 << start) != 0, "{layout:?} {index:?} {start}"),
                 None => assert_eq!(free, 0, "{layout:?} {index:?}"),
             }
@@ -108,7 +108,7 @@ fn leaves_the_start_of_the_large_profiles_free() {
     let geometry = geometry();
     for (name, expected) in [("1g.10gb", 6), ("1g.20gb", 6), ("2g.20gb", 4), ("3g.40gb", 4)] {
         let index = geometry.find(name).expect("a profile of the A100");
-        let start = mig_start(&geometry, &MigLayout::default(), index);
+        let start = best_start(&geometry, &MigLayout::default(), index);
         assert_eq!(start, Some(expected), "{name}");
     }
 }

@@ -4,8 +4,8 @@
 //! 0 of the rest. What is made up is a parameter, and only what is stated there is made up.
 
 use model::{
-    Arrival, Class, Demand, GpuAsk, GpuDemand, Isolation, ModeSet, Owner, Trace, Workload,
-    WorkloadId,
+    Arrival, Class, Demand, GpuAsk, GpuDemand, Isolation, ModeSet, Owner, SplitMix, Trace,
+    Workload, WorkloadId,
 };
 
 use crate::error::{ReadError, quote};
@@ -55,7 +55,7 @@ pub fn runtimes(source: &Source, synthesis: &Synthesis) -> Result<Trace, ReadErr
     while let Some(row) = table.next()? {
         runtimes.push(row.need_seconds_ms("runtime")?);
     }
-    shuffle(&mut runtimes, synthesis.seed);
+    SplitMix::new(synthesis.seed).shuffle(&mut runtimes);
     let owner = Owner::new(OWNER);
     let job = |(at, runs_ms): (usize, u64)| {
         let at_ms = synthesis.gap_ms.saturating_mul(at as u64);
@@ -153,20 +153,5 @@ fn workload(
         members,
         array: None,
         latency_target_ms: None,
-    }
-}
-
-/// Fisher and Yates' shuffle with SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): the same on every
-/// machine.
-fn shuffle(values: &mut [u64], seed: u64) {
-    let mut state = seed;
-    for last in (1..values.len()).rev() {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^= word >> 31;
-        let at = (u128::from(word) * (last as u128 + 1)) >> 64;
-        values.swap(last, at as usize);
     }
 }

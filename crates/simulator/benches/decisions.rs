@@ -2,7 +2,6 @@
 //! fleet of growing size.
 //!
 //! `cargo bench -p simulator`; compare ratios, machines are noisy.
-#![expect(missing_docs, reason = "criterion's macros define undocumented items")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Turning a trace into the arrivals of a fill run: shuffled, and topped up or cut to a load.
 
-use model::{Arrival, Trace};
+use model::{Arrival, SplitMix, Trace};
 
 /// Arrivals without times whose GPU demand comes to `load` times the capacity.
 ///
@@ -12,11 +12,9 @@ use model::{Arrival, Trace};
 /// * `load` — for instance 1.3 for 130 %.
 pub fn fill(trace: &Trace, capacity_milli: u64, load: f64, seed: u64) -> Trace {
     let wanted_milli = (capacity_milli as f64 * load.max(0.0)) as u64;
-    let mut random = SplitMix(seed);
+    let mut random = SplitMix::new(seed);
     let mut order: Vec<usize> = (0..trace.arrivals.len()).collect();
-    for at in (1..order.len()).rev() {
-        order.swap(at, random.below(at as u64 + 1) as usize);
-    }
+    random.shuffle(&mut order);
     let asked = |row: usize| trace.arrivals.get(row).map_or(0, gpu_milli);
     let mut demand_milli: u64 = order.iter().map(|row| asked(*row)).sum();
     while demand_milli > wanted_milli {
@@ -26,7 +24,7 @@ pub fn fill(trace: &Trace, capacity_milli: u64, load: f64, seed: u64) -> Trace {
     // A trace without GPU work can never reach a load of GPU work.
     let can_grow = demand_milli > 0;
     while can_grow {
-        let row = random.below(trace.arrivals.len() as u64) as usize;
+        let row = random.position(trace.arrivals.len());
         if demand_milli + asked(row) > wanted_milli {
             break;
         }
@@ -49,22 +47,4 @@ pub fn ordered(trace: &Trace, rows: &[usize]) -> Trace {
 
 fn gpu_milli(arrival: &Arrival) -> u64 {
     arrival.workload.demand.gpu_milli() * u64::from(arrival.workload.members.max(1))
-}
-
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform below `bound`, by the high half of a product; the bias is below 2⁻³² here.
-    fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
 }

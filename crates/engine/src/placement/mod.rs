@@ -10,8 +10,6 @@ mod mig;
 mod packing;
 mod weighted;
 
-pub use mig::best_start as mig_start;
-
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;

@@ -2,7 +2,7 @@
 //!
 //! Read by the test `mig_acceptance` and by `cargo xtask mig`.
 
-use model::{Catalogue, GpuModel, MigGeometry, ProfileIndex};
+use model::{Catalogue, GpuModel, MigGeometry, ProfileIndex, SplitMix};
 use std::sync::Arc;
 
 /// Profiles in the order of [`Mix::weights`].
@@ -52,7 +52,7 @@ pub(crate) fn gpu_slices(geometry: &MigGeometry) -> u64 {
 /// An endless stream of requests; the same seed gives the same requests on every machine.
 pub(crate) struct Stream {
     choices: Vec<(Request, u64)>,
-    state: u64,
+    random: SplitMix,
     stay_mean: u64,
 }
 
@@ -64,7 +64,7 @@ impl Stream {
             let slices = u64::from(profile.compute_slices) + u64::from(profile.memory_slices);
             (Request { profile: index, slices, stays: u64::MAX }, weight)
         });
-        Self { choices: choices.collect(), state: seed << 32, stay_mean: 0 }
+        Self { choices: choices.collect(), random: SplitMix::new(seed << 32), stay_mean: 0 }
     }
 
     /// Lets each request stay for a random time such that, if all were accepted, `percent` of the
@@ -77,7 +77,7 @@ impl Stream {
     }
 
     pub(crate) fn next(&mut self) -> Request {
-        let mut at = self.below(self.choices.iter().map(|(_, weight)| weight).sum());
+        let mut at = self.random.below(self.choices.iter().map(|(_, weight)| weight).sum());
         let mut asked = self.choices[0].0;
         for (request, weight) in &self.choices {
             if at < *weight {
@@ -89,19 +89,10 @@ impl Stream {
         if self.stay_mean > 0 {
             // Memoryless: at every arrival it leaves with the same chance.
             asked.stays = 1;
-            while self.below(self.stay_mean) != 0 {
+            while self.random.below(self.stay_mean) != 0 {
                 asked.stays += 1;
             }
         }
         asked
-    }
-
-    /// A number below `bound`: SplitMix64, its bias of 2⁻⁵⁰ left in.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
     }
 }
