@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::id::Owner;
 use crate::sharing::SharingMode;
-use crate::workload::{Class, ModelSet};
+use crate::workload::{Class, GpuAsk, ModelSet};
 
 /// How the best of several possible seats is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,10 +160,10 @@ impl Default for AffinityMatrix {
 pub struct MixShape {
     /// Thousandths of a vCPU.
     pub cpu_milli: u64,
-    /// Thousandths of each GPU; 0 for CPU-only work.
-    pub gpu_milli: u32,
     /// GPUs; 0 for CPU-only work.
     pub gpu_count: u32,
+    /// What is needed of each GPU.
+    pub each: GpuAsk,
     /// Accepted GPU models.
     pub accepts: ModelSet,
     /// Share of all expected workloads, 0 to 1.

@@ -6,6 +6,7 @@ use core::fmt;
 
 use serde::Serialize;
 
+use crate::gpu::GpuModel;
 use crate::id::{Owner, WorkloadId};
 use crate::sharing::{Isolation, ModeSet};
 
@@ -126,6 +127,30 @@ pub enum GpuAsk {
     Profile(String),
 }
 
+impl GpuAsk {
+    /// What the ask comes to on a GPU of the model, in thousandths by the scarcer of compute and
+    /// memory (rounded up, context included); `None` if such a GPU cannot grant it.
+    pub fn milli_on(&self, model: &GpuModel) -> Option<u32> {
+        let milli = match self {
+            Self::Whole => 1000,
+            Self::Fraction { compute_milli, memory_mib: 0 } => u64::from(*compute_milli),
+            Self::Fraction { compute_milli, memory_mib } => {
+                let booked_mib = memory_mib.saturating_add(model.context_mib);
+                let by_memory = booked_mib.saturating_mul(1000).div_ceil(model.memory_mib.max(1));
+                by_memory.max(u64::from(*compute_milli))
+            }
+            Self::Profile(name) => {
+                let geometry = model.mig.as_ref()?;
+                let profile = geometry.profile(geometry.find(name)?)?;
+                let part = |slices: u8, all: u8| u64::from(slices) * 1000 / u64::from(all.max(1));
+                part(profile.compute_slices, geometry.compute_slices)
+                    .max(part(profile.memory_slices, geometry.memory_slices))
+            }
+        };
+        u32::try_from(milli).ok().filter(|milli| *milli <= 1000)
+    }
+}
+
 impl GpuDemand {
     /// Thousandths asked of each GPU, as far as the demand says: 0 for a memory-only fraction and
     /// for a profile, whose size depends on the GPU.
@@ -177,6 +202,11 @@ impl ModelSet {
     pub fn parse(text: &str) -> Self {
         let names = text.split('|').map(str::trim).filter(|name| !name.is_empty());
         Self(names.map(str::to_ascii_lowercase).collect())
+    }
+
+    /// Whether any model will do.
+    pub fn is_any(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Whether a GPU of the model named `model` (lower case) will do.

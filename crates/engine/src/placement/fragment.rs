@@ -14,14 +14,13 @@ use model::{Fleet, MixShape, Node, NodeId};
 #[derive(Clone, Debug, Default)]
 pub struct Mix {
     shapes: Vec<Shape>,
-    /// By model id: whether each shape accepts the model.
-    accepts: Vec<Vec<bool>>,
+    /// By model id and shape: thousandths of each GPU; `None` if the model will not do.
+    needs: Vec<Vec<Option<u32>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) cpu_milli: u64,
-    pub(crate) gpu_milli: u32,
     pub(crate) gpu_count: u32,
     pub(crate) weight: f64,
 }
@@ -43,24 +42,27 @@ type Left = (u16, u32);
 impl Mix {
     /// Prepares a mix for the GPU models of a fleet.
     pub fn new(shapes: &[MixShape], fleet: &Fleet) -> Self {
-        let mut accepts: Vec<Vec<bool>> = Vec::new();
+        let mut needs: Vec<Vec<Option<u32>>> = Vec::new();
         for gpu in fleet.nodes().iter().flat_map(|node| node.gpus()) {
             let id = usize::from(gpu.model().id.0);
-            if accepts.len() <= id {
-                accepts.resize(id + 1, Vec::new());
+            if needs.len() <= id {
+                needs.resize(id + 1, Vec::new());
             }
-            if accepts[id].is_empty() {
-                let name = &gpu.model().name;
-                accepts[id] = shapes.iter().map(|shape| shape.accepts.accepts(name)).collect();
+            if needs[id].is_empty() {
+                let model = gpu.model();
+                let need = |shape: &MixShape| {
+                    let accepted = shape.gpu_count > 0 && shape.accepts.accepts(&model.name);
+                    accepted.then(|| shape.each.milli_on(model)).flatten()
+                };
+                needs[id] = shapes.iter().map(need).collect();
             }
         }
         let plain = |shape: &MixShape| Shape {
             cpu_milli: shape.cpu_milli,
-            gpu_milli: shape.gpu_milli,
             gpu_count: shape.gpu_count,
             weight: shape.weight,
         };
-        Self { shapes: shapes.iter().map(plain).collect(), accepts }
+        Self { shapes: shapes.iter().map(plain).collect(), needs }
     }
 
     /// Thousandths of GPU that are idle on the node and, weighed by the mix, unusable.
@@ -70,19 +72,19 @@ impl Mix {
         self.amount(node.cpu_free_milli(), total(&left), |at| offers[at])
     }
 
-    pub(crate) fn accepts(&self, model: u16, shape: usize) -> bool {
-        let row = self.accepts.get(usize::from(model));
-        row.and_then(|row| row.get(shape)).copied().unwrap_or(false)
+    /// Thousandths that the shape at a position needs of each GPU of the model; `None` if the model
+    /// will not do.
+    pub(crate) fn need_milli(&self, model: u16, shape: usize) -> Option<u32> {
+        self.needs.get(usize::from(model))?.get(shape).copied().flatten()
     }
 
     /// What GPUs offer the shape at a position of the mix.
     pub(crate) fn offer(&self, shape: usize, left: &[Left]) -> Offer {
-        let gpu_milli = self.shapes[shape].gpu_milli;
         let mut offer = Offer::default();
         for (model, left_milli) in left {
-            let accepted = self.accepts(*model, shape);
-            offer.accepted |= accepted;
-            if accepted && *left_milli >= gpu_milli {
+            let need = self.need_milli(*model, shape);
+            offer.accepted |= need.is_some();
+            if need.is_some_and(|need| *left_milli >= need) {
                 offer.fitting += 1;
             } else {
                 offer.unfit_milli += left_milli;
@@ -167,14 +169,13 @@ impl Stand {
         (before, after): (u32, u32),
     ) -> Offer {
         let mut offer = self.offers[shape];
-        let gpu_milli = mix.shapes[shape].gpu_milli;
-        let accepted = mix.accepts(model, shape);
-        if accepted && before >= gpu_milli {
+        let need = mix.need_milli(model, shape);
+        if need.is_some_and(|need| before >= need) {
             offer.fitting -= 1;
         } else {
             offer.unfit_milli -= before;
         }
-        if accepted && after >= gpu_milli {
+        if need.is_some_and(|need| after >= need) {
             offer.fitting += 1;
         } else {
             offer.unfit_milli += after;

@@ -19,8 +19,6 @@ use super::fragment::Mix;
 const BLOCK_CPU: f64 = 0.9;
 /// Part of a node's vCPUs that its idle GPUs may count on.
 const CPU_PART: f64 = 0.95;
-/// Fine steps of a score per GPU; GPUs of one node are told apart by these.
-const FINE: f64 = 1e6;
 
 /// What the mix promises on each kind of GPU.
 #[derive(Default)]
@@ -82,7 +80,9 @@ impl Outlook {
         Self { terms, models, wide, block: Block::of(terms, fleet) }
     }
 
-    /// The fine score of a seat: GPUs that it uses, less the worth that it takes from the node.
+    /// GPUs that a seat uses, less the worth that it takes from the node, in steps. Seats that differ
+    /// by less than a step are equal; then the fuller GPU and the first node of the fleet are
+    /// filled first, which keeps others empty.
     pub(crate) fn score(&self, mix: &Mix, candidate: &Candidate<'_>) -> i64 {
         let node = candidate.node;
         let used = candidate.taken_milli() as f64 / 1000.0;
@@ -102,7 +102,8 @@ impl Outlook {
             })
             .sum();
         let charge = of_milli(self.terms.scarcity_milli) * scarcity;
-        libm::floor((used - (before - after) - charge) * FINE + 0.5) as i64
+        let gain = used - (before - after) - charge;
+        libm::floor(gain / of_milli(self.terms.step_milli.max(1)) + 0.5) as i64
     }
 
     /// What a node is worth, in GPUs, with the given vCPUs and thousandths left on each GPU.
@@ -134,13 +135,6 @@ impl Outlook {
         worth
     }
 
-    /// Turns a fine score into one that nodes are compared by: those that differ by less than a step
-    /// are equal, and the first of them in the fleet is filled first, which keeps others empty.
-    pub(crate) fn coarse(&self, fine: i64) -> i64 {
-        let step = i64::from(self.terms.step_milli.max(1)) * 1000;
-        (fine + step / 2).div_euclid(step)
-    }
-
     fn model(&self, node: &Node, gpu: usize) -> Option<&ModelOutlook> {
         self.models.get(usize::from(node.gpus().get(gpu)?.model().id.0))
     }
@@ -160,7 +154,7 @@ impl Block {
 }
 
 fn fits(mix: &Mix, node: &Node, shape: usize) -> bool {
-    node.gpus().first().is_some_and(|gpu| mix.accepts(gpu.model().id.0, shape))
+    node.gpus().first().is_some_and(|gpu| mix.need_milli(gpu.model().id.0, shape).is_some())
 }
 
 /// GPUs of the fleet by model id.
@@ -176,22 +170,25 @@ fn supply(fleet: &Fleet) -> Vec<f64> {
     supply
 }
 
-/// Each shape asks of the models that it accepts in proportion to their GPUs.
+/// Demand per GPU of each model over that of the fleet, less 1: each shape asks of the models that
+/// it accepts in proportion to their GPUs.
 fn scarcity(shapes: &[MixShape], mix: &Mix, supply: &[f64]) -> Vec<f64> {
     let mut per_gpu = vec![0.0; supply.len()];
-    let mut demand = 0.0;
-    for (at, shape) in shapes.iter().enumerate().filter(|(_, shape)| shape.gpu_count > 0) {
-        let asked = shape.weight * f64::from(shape.gpu_count) * f64::from(shape.gpu_milli);
-        let accepted = |model: &usize| mix.accepts(*model as u16, at);
-        let offered: f64 = (0..supply.len()).filter(accepted).map(|model| supply[model]).sum();
-        demand += asked;
-        if offered > 0.0 {
-            (0..supply.len()).filter(accepted).for_each(|model| per_gpu[model] += asked / offered);
+    for (at, shape) in shapes.iter().enumerate() {
+        let needs = (0u16..).zip(supply).map(|(model, gpus)| (mix.need_milli(model, at), *gpus));
+        let needs: Vec<(Option<u32>, f64)> = needs.collect();
+        let able = needs.iter().filter(|(need, _)| need.is_some());
+        let offered: f64 = able.map(|(_, gpus)| gpus).sum();
+        for (model, (need, _)) in needs.iter().enumerate() {
+            let asked = shape.weight * f64::from(shape.gpu_count) * f64::from(need.unwrap_or(0));
+            per_gpu[model] += if offered > 0.0 { asked / offered } else { 0.0 };
         }
     }
+    let demand: f64 = per_gpu.iter().zip(supply).map(|(milli, gpus)| milli * gpus).sum();
     let all: f64 = supply.iter().sum();
-    let relative = |per_gpu: f64| if demand > 0.0 { per_gpu * all / demand - 1.0 } else { 0.0 };
-    per_gpu.into_iter().map(relative).collect()
+    // Rounded, so that models which nobody prefers come out at 0 and not at a rounding error.
+    let relative = |milli: f64| libm::round((milli * all / demand - 1.0) * 1e9) / 1e9;
+    per_gpu.into_iter().map(|milli| if demand > 0.0 { relative(milli) } else { 0.0 }).collect()
 }
 
 /// `gpus[r]` is the mean over the shapes that fit into `r` of what the shape uses plus `gpus` of
@@ -202,11 +199,11 @@ fn recursion(doubt: f64, shapes: &[MixShape], mix: &Mix, model: u16) -> ModelOut
     for left in 1..=1000usize {
         let (mut used, mut needed, mut weights) = (0.0, 0.0, 0.0);
         for (at, shape) in shapes.iter().enumerate() {
-            let size = shape.gpu_milli as usize;
-            if shape.gpu_count == 0 || size == 0 || size > left || !mix.accepts(model, at) {
+            let size = mix.need_milli(model, at).unwrap_or(0) as usize;
+            if size == 0 || size > left {
                 continue;
             }
-            let part = f64::from(shape.gpu_milli) / 1000.0;
+            let part = size as f64 / 1000.0;
             let count = f64::from(shape.gpu_count);
             let weight = shape.weight * count / part;
             weights += weight;

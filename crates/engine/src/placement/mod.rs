@@ -118,28 +118,9 @@ impl Scorer {
     ) -> Result<i64, Refusal> {
         let mut options = core::mem::take(&mut self.options);
         let found = fit::options(node, &key.demand, &self.modes, &mut options);
-        let score = found.map(|()| {
-            let fine = self.choose(id, node, key, &options, picks);
-            self.coarse(fine, &key.demand)
-        });
+        let score = found.map(|()| self.choose(id, node, key, &options, picks));
         self.options = options;
         score
-    }
-
-    /// Nodes may be compared less finely than the GPUs of one node.
-    fn coarse(&self, fine: i64, demand: &Demand) -> i64 {
-        match self.placement {
-            Placement::Hotpot if !asks_for_profile(demand) => self.outlook.coarse(fine),
-            Placement::Hotpot
-            | Placement::Random { .. }
-            | Placement::DotProduct
-            | Placement::GpuClustering
-            | Placement::GpuPacking
-            | Placement::BestFit
-            | Placement::Fgd
-            | Placement::Spread
-            | Placement::Weighted { .. } => fine,
-        }
     }
 
     /// Every share that the GPUs of a node could grant; see [`fit::options`].
@@ -181,7 +162,8 @@ impl Scorer {
             }
             let alone = core::slice::from_ref(option);
             let score = self.score(id, &Candidate { node, demand, class, picks: alone });
-            if score > best {
+            let fuller = picks.first().is_none_or(|seen| option.left_milli < seen.left_milli);
+            if score > best || (score == best && fuller && self.placement == Placement::Hotpot) {
                 best = score;
                 picks.clear();
                 picks.push(*option);
