@@ -27,6 +27,8 @@ struct Tentative {
     score: i64,
     /// What the shares count for their owner.
     gpu_milli: u64,
+    /// Whether members take the GPUs with the most left, whatever the policy likes.
+    roomiest: bool,
     /// Modes before the change, to be set back if the gang does not fit.
     changed: Vec<(GpuId, SharingMode)>,
 }
@@ -148,16 +150,20 @@ impl<'a> Cycle<'a> {
     ) -> Result<Tentative, Refusal> {
         let mut tentative = Tentative::default();
         let members = workload.members.max(1);
-        for placed in 0..members {
-            let seated = self.seat_one(workload, columns, until_ms, &mut tentative);
-            if let Err(refusal) = seated {
-                self.undo(workload.id, &tentative);
-                if members == 1 {
-                    return Err(refusal);
-                }
-                let because = Box::new(refusal);
-                return Err(Refusal::Gang { asked: members, offered: placed, because });
+        while (tentative.seats.len() as u32) < members {
+            let Err(refusal) = self.seat_one(workload, columns, until_ms, &mut tentative) else {
+                continue;
+            };
+            self.undo(workload.id, &tentative);
+            if members == 1 {
+                return Err(refusal);
             }
+            if tentative.roomiest {
+                let (offered, because) = (tentative.seats.len() as u32, Box::new(refusal));
+                return Err(Refusal::Gang { asked: members, offered, because });
+            }
+            // What the policy likes best for one member may leave no room for the next.
+            tentative = Tentative { roomiest: true, ..Tentative::default() };
         }
         Ok(tentative)
     }
@@ -169,24 +175,14 @@ impl<'a> Cycle<'a> {
         until_ms: u64,
         tentative: &mut Tentative,
     ) -> Result<(), Refusal> {
-        let member = tentative.seats.len();
-        let mut lottery = match self.policy.placement {
-            Placement::Random { seed } => Some(Lottery::new(seed, workload.id, member)),
-            Placement::DotProduct
-            | Placement::GpuClustering
-            | Placement::GpuPacking
-            | Placement::BestFit
-            | Placement::Fgd
-            | Placement::Spread
-            | Placement::Weighted { .. }
-            | Placement::Hotpot => None,
-        };
+        let mut lottery = None;
+        if let (Placement::Random { seed }, false) = (&self.policy.placement, tentative.roomiest) {
+            lottery = Some(Lottery::new(*seed, workload.id, tentative.seats.len()));
+        }
         let (column, node, score) = self.choose(columns, until_ms, &mut lottery)?;
         let picks = match (&mut lottery, &workload.demand.gpus) {
-            (Some(lottery), Some(gpus)) => {
-                let options = self.memo.options(column, node)?;
-                lottery.picks(options, gpus)
-            }
+            (Some(lottery), Some(gpus)) => lottery.picks(self.memo.options(column, node)?, gpus),
+            _ if tentative.roomiest => self.memo.roomiest(column, node)?,
             _ => self.memo.picks(column, node)?.to_vec(),
         };
         for pick in &picks {
@@ -235,7 +231,8 @@ impl<'a> Cycle<'a> {
             };
             nearest = Some(Refusal::nearer(nearest, refusal));
         }
-        Err(nearest.unwrap_or(Refusal::BeyondDepth { depth: 0 }))
+        // No alternative at all: `Memo::columns` gives at least one.
+        Err(nearest.unwrap_or(Refusal::NoSuchPlace { place: "node".into() }))
     }
 
     /// Puts the finished seats into the plan's terms and counts them.
@@ -273,16 +270,17 @@ impl<'a> Cycle<'a> {
 
     /// Whether an idle fleet could hold the workload; a refusal that says so if not.
     fn ever(&mut self, workload: &Workload, columns: &[ColumnId]) -> Result<(), Refusal> {
-        let members = workload.members.max(1);
-        let (offered, lacks) = self.memo.idle_room(columns, members.min(MEMBERS_MAX));
-        if offered >= members {
-            return Ok(());
-        }
-        let mut because = Box::new(lacks.unwrap_or(Refusal::BeyondDepth { depth: MEMBERS_MAX }));
-        if members > 1 {
-            because = Box::new(Refusal::Gang { asked: members, offered, because });
-        }
-        Err(Refusal::Never { because })
+        let asked = workload.members.max(1);
+        let because = if asked > MEMBERS_MAX {
+            Refusal::GangTooLarge { asked, members_max: MEMBERS_MAX }
+        } else {
+            match self.memo.idle_room(columns, asked) {
+                (offered, _) if offered >= asked => return Ok(()),
+                (_, because) if asked == 1 => because,
+                (offered, because) => Refusal::Gang { asked, offered, because: Box::new(because) },
+            }
+        };
+        Err(Refusal::Never { because: Box::new(because) })
     }
 
     fn promise_to_head(&mut self) {

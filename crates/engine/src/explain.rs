@@ -90,7 +90,8 @@ fn node_verdict(
         let verdict = fit::pick(index, gpu, demand, accepts, &policy.modes).map(|pick| pick.share);
         Some(GpuVerdict { gpu: GpuId { node: id, index }, verdict })
     };
-    let gpus = (0u8..).zip(node.gpus()).filter_map(|(index, gpu)| verdict_of(index, gpu)).collect();
+    let gpus =
+        (0..=u8::MAX).zip(node.gpus()).filter_map(|(index, gpu)| verdict_of(index, gpu)).collect();
     NodeVerdict { node: id, verdict, gpus }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn options(
     }
     node.fits_host(demand)?;
     let mut nearest: Option<Refusal> = None;
-    for (index, gpu) in (0u8..).zip(node.gpus()) {
+    for (index, gpu) in (0..=u8::MAX).zip(node.gpus()) {
         match pick(index, gpu, gpus, accepts, modes) {
             Ok(found) => picks.push(found),
             Err(refusal) => nearest = Some(Refusal::nearer(nearest, refusal)),

@@ -6,8 +6,9 @@
 //! everything at any moment changes no decision, only the time that it takes.
 
 use alloc::collections::BTreeMap;
-use alloc::string::String;
+use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use model::{
     Fleet, GpuId, Node, NodeId, Refusal, Seat, SharingMode, Snapshot, Workload, WorkloadId,
@@ -202,14 +203,11 @@ impl Memo {
 
     /// Members, up to `members`, that an idle fleet could hold by any of the alternatives; and if
     /// not all, what the nearest node lacks for one more.
-    pub(crate) fn idle_room(
-        &mut self,
-        columns: &[ColumnId],
-        members: u32,
-    ) -> (u32, Option<Refusal>) {
+    pub(crate) fn idle_room(&mut self, columns: &[ColumnId], members: u32) -> (u32, Refusal) {
+        let lacks = |idle: &Idle| idle.nearest.clone().unwrap_or_else(no_node);
         if let Some(known) = self.idle.get(columns) {
             if members <= known.counted_to || known.members < known.counted_to {
-                return (known.members, known.nearest.clone());
+                return (known.members, lacks(known));
             }
         }
         let Self { fleet, scorer, columns: all, picks, .. } = self;
@@ -226,9 +224,17 @@ impl Memo {
                 break;
             }
         }
-        let answer = (found.members, found.nearest.clone());
+        let answer = (found.members, lacks(&found));
         self.idle.insert(columns.to_vec(), found);
         answer
+    }
+
+    /// The shares of the GPUs with the most left: what leaves most room for a gang's next member.
+    pub(crate) fn roomiest(&self, column: ColumnId, node: NodeId) -> Result<Vec<Pick>, Refusal> {
+        let mut picks = self.options(column, node)?;
+        let gpus = &self.columns[column.0].key.demand.gpus;
+        keep_roomiest(&mut picks, gpus.as_ref().map_or(0, |gpus| gpus.count as usize));
+        Ok(picks)
     }
 
     /// Seats one member on the working copy.
@@ -290,13 +296,13 @@ impl Memo {
 
 /// The refusal of a fleet without nodes.
 fn no_node() -> Refusal {
-    Refusal::GpuModel { asked: String::new(), offered: String::new() }
+    Refusal::NoSuchPlace { place: "node".to_string() }
 }
 
 /// Members, up to `most`, that a node could hold beside its residents, each by the first
 /// alternative that has room; and why not one more.
 fn room(
-    scorer: &mut Scorer,
+    scorer: &Scorer,
     id: NodeId,
     node: &Node,
     keys: &[&Key],
@@ -306,14 +312,15 @@ fn room(
     let mut node = node.clone();
     for held in 0..most {
         let mut nearest = None;
-        let seated = keys.iter().find(|key| match scorer.seat(id, &node, key, picks) {
-            Ok(_) => true,
+        let seated = keys.iter().find(|key| match scorer.options(&node, &key.demand, picks) {
+            Ok(()) => true,
             Err(refusal) => {
                 nearest = Some(Refusal::nearer(nearest.take(), refusal));
                 false
             }
         });
         let Some(key) = seated else { return (held, nearest) };
+        keep_roomiest(picks, key.demand.gpus.as_ref().map_or(0, |gpus| gpus.count as usize));
         let shares = picks.iter().map(|pick| (pick.gpu, pick.share)).collect();
         for pick in picks.iter() {
             // The GPU is idle if its mode is another one: `seat` has seen to that.
@@ -325,6 +332,13 @@ fn room(
         }
     }
     (most, None)
+}
+
+/// Of the GPUs on offer, those with the most left, by index.
+fn keep_roomiest(picks: &mut Vec<Pick>, count: usize) {
+    picks.sort_by_key(|pick| Reverse(pick.left_milli));
+    picks.truncate(count);
+    picks.sort_by_key(|pick| pick.gpu);
 }
 
 /// Nodes whose fingerprints differ. Whole blocks are compared first: nearly all are equal.

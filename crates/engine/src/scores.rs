@@ -93,7 +93,7 @@ impl Scores {
 
     /// Every value with its node.
     pub(crate) fn indexed(&self) -> impl Iterator<Item = (NodeId, i64)> {
-        (0u32..).map(NodeId).zip(self.values.iter().copied())
+        (0..=u32::MAX).map(NodeId).zip(self.values.iter().copied())
     }
 
     /// Enters a value; true if the best node may have lost its rank.

@@ -20,8 +20,7 @@ use proptest::sample::select;
 use worlds::{Size, World, worlds};
 
 /// Two nodes, three GPUs at most on each, and one workload: everything can be tried.
-const TINY: Size =
-    Size { nodes: 2, gpus: 3, workloads: 1, members: 1, quotas: false, arrays: false, owners: 1 };
+const TINY: Size = Size { nodes: 2, gpus: 3, workloads: 1, members: 1, ..Size::PLAIN };
 
 /// A tenant that may or may not fit where it is put.
 #[derive(Clone, Debug)]
@@ -96,7 +95,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(6000))]
+    #![proptest_config(config(3000))]
 
     /// A workload is placed if and only if some legal seat exists, under every policy.
     #[test]

@@ -147,10 +147,11 @@ impl<'a> Field<'a> {
         matches!(self.entry.value, Value::Table(_))
     }
 
-    /// The value as a table with these keys only.
+    /// The value as a table with these keys only; of several unknown ones the first is told.
     pub(crate) fn keys(&self, known: &[&'static str]) -> Result<Keys<'a>, ReadError> {
         let keys = self.any_keys()?;
-        match keys.entries.iter().find(|(key, _)| !known.contains(&key.name.as_str())) {
+        let unknown = keys.entries.iter().filter(|(key, _)| !known.contains(&key.name.as_str()));
+        match unknown.min_by_key(|(key, _)| (key.at.line, key.at.column)) {
             None => Ok(keys),
             Some((key, _)) => {
                 let what = "is not a known key";

@@ -32,6 +32,7 @@ pub mod workloads;
 mod yaml;
 
 pub use error::{Complaint, Excerpt, ReadError};
+pub use near::near;
 pub use text::{SIZE_MAX_BYTES, Source};
 pub use trace::{Reading, TraceKind, TraceOptions, read_trace};
 

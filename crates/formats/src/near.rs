@@ -12,7 +12,7 @@ pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 
 /// Known names close to `word`, closest first, those that go on from it before all others; letter
 /// case and `_`, `-` are taken as equal.
-pub(crate) fn near<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn near<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let word = plain(word);
     let rank = |name: &'a str| closeness(&word, &plain(name)).map(|rank| (rank, name));
     let mut found: Vec<_> = known.filter_map(rank).collect();

@@ -141,17 +141,7 @@ fn workload(
 ) -> Workload {
     let (isolation, modes) = (Isolation::None, ModeSet::ALL);
     let gpus = GpuDemand { count, each, accepts: Vec::new(), isolation, modes };
-    Workload {
-        id: WorkloadId(at as u64),
-        name,
-        owner: owner.clone(),
-        class: Class::Training,
-        priority: 0,
-        submitted_ms,
-        time_limit_ms: None,
-        demand: Demand { cpu_milli: 0, memory_mib: 0, gpus: Some(gpus) },
-        members,
-        array: None,
-        latency_target_ms: None,
-    }
+    let demand = Demand { cpu_milli: 0, memory_mib: 0, gpus: Some(gpus) };
+    let workload = Workload::new(WorkloadId(at as u64), name, owner.clone(), demand);
+    Workload { class: Class::Training, submitted_ms, members, ..workload }
 }

@@ -12,6 +12,7 @@
 extern crate alloc;
 
 mod catalogue;
+mod fingerprint;
 mod gpu;
 mod id;
 mod mig;

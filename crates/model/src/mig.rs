@@ -92,7 +92,7 @@ impl MigGeometry {
 
     /// Every profile with its position.
     pub fn indexed(&self) -> impl Iterator<Item = (ProfileIndex, &MigProfile)> {
-        (0u8..).map(ProfileIndex).zip(&self.profiles)
+        (0..=u8::MAX).map(ProfileIndex).zip(&self.profiles)
     }
 
     /// Whether an instance fits beside those in `layout`: the only definition.

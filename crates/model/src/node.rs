@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::fingerprint::{Fingerprint, mode_print, resident_print, share_print};
 use crate::gpu::{Gpu, Tenant};
 use crate::id::{GpuId, NodeId, WorkloadId};
 use crate::plan::Seat;
@@ -199,7 +200,7 @@ impl Node {
             self.fingerprint = self.fingerprint.wrapping_sub(resident_print(resident));
         }
         self.residents.retain(|resident| resident.workload != workload);
-        for (index, gpu) in (0u8..).zip(&mut self.gpus) {
+        for (index, gpu) in (0..=u8::MAX).zip(&mut self.gpus) {
             for tenant in gpu.tenants().iter().filter(|tenant| tenant.workload == workload) {
                 let print = share_print(workload, index, tenant.share);
                 self.fingerprint = self.fingerprint.wrapping_sub(print);
@@ -243,7 +244,7 @@ impl Fleet {
 
     /// Every node with its id.
     pub fn indexed(&self) -> impl Iterator<Item = (NodeId, &Node)> {
-        (0u32..).map(NodeId).zip(&self.nodes)
+        (0..=u32::MAX).map(NodeId).zip(&self.nodes)
     }
 
     /// The node at a position.
@@ -264,7 +265,7 @@ impl Fleet {
     /// See [`Node::admit`].
     ///
     /// # Errors
-    /// As there; [`Refusal::GpuModel`] if there is no such node.
+    /// As there; [`Refusal::NoSuchPlace`] if there is no such node.
     pub fn admit(
         &mut self,
         workload: &Workload,
@@ -277,7 +278,7 @@ impl Fleet {
     /// See [`Node::set_mode`].
     ///
     /// # Errors
-    /// As there; [`Refusal::GpuModel`] if there is no such node.
+    /// As there; [`Refusal::NoSuchPlace`] if there is no such node.
     pub fn set_mode(&mut self, gpu: GpuId, mode: SharingMode) -> Result<(), Refusal> {
         self.change(gpu.node, |node| node.set_mode(gpu.index, mode))
     }
@@ -314,10 +315,7 @@ impl Fleet {
         how: impl FnOnce(&mut Node) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let Some(node) = self.nodes.get_mut(id.index()) else {
-            return Err(Refusal::GpuModel {
-                asked: alloc::format!("node {}", id.0),
-                offered: String::new(),
-            });
+            return Err(Refusal::NoSuchPlace { place: alloc::format!("node {}", id.0) });
         };
         let done = how(node);
         self.fingerprints[id.index()] = node.fingerprint;
@@ -326,47 +324,5 @@ impl Fleet {
 }
 
 fn no_such_gpu(index: u8) -> Refusal {
-    Refusal::GpuModel { asked: alloc::format!("GPU {index}"), offered: String::new() }
-}
-
-fn resident_print(resident: &Resident) -> u64 {
-    let mut print = Fingerprint(1);
-    print.add(resident.workload.0).add(resident.cpu_milli).add(resident.memory_mib);
-    print.add(resident.until_ms);
-    print.0
-}
-
-fn share_print(workload: WorkloadId, index: u8, share: Share) -> u64 {
-    let (kind, amount, memory_mib) = match share {
-        Share::Exclusive => (0, 0, 0),
-        Share::TimeSlice { memory_mib } => (1, 0, memory_mib),
-        Share::Mps { compute_milli, memory_mib } => (2, u64::from(compute_milli), memory_mib),
-        Share::Mig { profile, start } => (3, u64::from(profile.0), u64::from(start)),
-        Share::MemoryCapped { memory_mib, compute_milli } => {
-            (4, u64::from(compute_milli), memory_mib)
-        }
-    };
-    let mut print = Fingerprint(2);
-    print.add(workload.0).add(u64::from(index) << 8 | kind).add(amount).add(memory_mib);
-    print.0
-}
-
-fn mode_print(index: u8, mode: SharingMode) -> u64 {
-    let mut print = Fingerprint(3);
-    print.add(u64::from(index) << 16 | (mode.kind() as u64) << 8 | u64::from(mode.tenants_max()));
-    print.0
-}
-
-/// Mixes 64-bit words; the finaliser is that of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-#[derive(Default)]
-struct Fingerprint(u64);
-
-impl Fingerprint {
-    fn add(&mut self, word: u64) -> &mut Self {
-        let mut z = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ word;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        self.0 = z ^ (z >> 31);
-        self
-    }
+    Refusal::NoSuchPlace { place: alloc::format!("GPU {index}") }
 }

@@ -27,6 +27,11 @@ pub enum Refusal {
         /// MiB that are left.
         offered_mib: u64,
     },
+    /// There is no such node or GPU at all.
+    NoSuchPlace {
+        /// What there is not, such as `node 12`.
+        place: String,
+    },
     /// The node has no GPU, or none of an accepted model.
     GpuModel {
         /// Accepted models, joined by `|`; empty means any.
@@ -116,6 +121,13 @@ pub enum Refusal {
         /// Why the next one does not.
         because: Box<Refusal>,
     },
+    /// The gang is larger than hotpot looks at.
+    GangTooLarge {
+        /// Members in the gang.
+        asked: u32,
+        /// The limit.
+        members_max: u32,
+    },
     /// Fits, but only on a node that is kept for the head of the queue.
     KeptForHead {
         /// The workload at the head.
@@ -151,6 +163,7 @@ impl Refusal {
         match self {
             Self::Cpu { .. } => "CPU",
             Self::NodeMemory { .. } => "memory",
+            Self::NoSuchPlace { .. } => "no such place",
             Self::GpuModel { .. } => "GPU model",
             Self::GpuCount { .. } => "GPU count",
             Self::Occupied { .. } => "GPU occupied",
@@ -162,7 +175,7 @@ impl Refusal {
             Self::MigProfile { .. } => "MIG profile",
             Self::Quota { .. } => "quota",
             Self::ArrayLimit { .. } => "array limit",
-            Self::Gang { .. } => "gang",
+            Self::Gang { .. } | Self::GangTooLarge { .. } => "gang",
             Self::KeptForHead { .. } => "kept for head",
             Self::BeyondDepth { .. } => "queue depth",
             Self::Never { .. } => "never",
@@ -184,7 +197,7 @@ impl Refusal {
     /// is the offered amount, comparable within one kind.
     pub fn nearness(&self) -> (u8, u64) {
         match self {
-            Self::GpuModel { .. } => (0, 0),
+            Self::NoSuchPlace { .. } | Self::GpuModel { .. } => (0, 0),
             Self::MigProfile { .. } | Self::NoMode { .. } => (1, 0),
             Self::Mode { .. } => (2, 0),
             Self::Occupied { tenants } => (3, u64::from(u32::MAX - tenants)),
@@ -198,6 +211,7 @@ impl Refusal {
             Self::Quota { .. }
             | Self::ArrayLimit { .. }
             | Self::Gang { .. }
+            | Self::GangTooLarge { .. }
             | Self::KeptForHead { .. }
             | Self::BeyondDepth { .. }
             | Self::Never { .. } => (9, 0),
@@ -214,6 +228,7 @@ impl fmt::Display for Refusal {
             Self::NodeMemory { asked_mib, offered_mib } => {
                 write!(f, "memory: asks {asked_mib} MiB, free {offered_mib} MiB")
             }
+            Self::NoSuchPlace { place } => write!(f, "there is no {place}"),
             Self::GpuModel { asked, offered } => {
                 let asked = if asked.is_empty() { "a GPU" } else { asked };
                 let offered = if offered.is_empty() { "no GPU" } else { offered };
@@ -260,6 +275,9 @@ impl fmt::Display for Refusal {
             }
             Self::Gang { asked, offered, because } => {
                 write!(f, "gang: {offered} of {asked} members find a place; the next, {because}")
+            }
+            Self::GangTooLarge { asked, members_max } => {
+                write!(f, "gang: asks {asked} members, more than the limit of {members_max}")
             }
             Self::KeptForHead { head, until_ms } => {
                 write!(f, "fits only on nodes kept for {head}, expected to start at {until_ms} ms")

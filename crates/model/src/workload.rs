@@ -72,7 +72,26 @@ pub struct Workload {
     pub latency_target_ms: Option<u32>,
 }
 
-/// A task's place in its array.
+impl Workload {
+    /// A batch workload with nothing but a demand: priority 0, submitted at 0, no time limit.
+    pub fn new(id: WorkloadId, name: String, owner: Owner, demand: Demand) -> Self {
+        Self {
+            id,
+            name,
+            owner,
+            class: Class::default(),
+            priority: 0,
+            submitted_ms: 0,
+            time_limit_ms: None,
+            demand,
+            members: 1,
+            array: None,
+            latency_target_ms: None,
+        }
+    }
+}
+
+/// A task's place in its array. All tasks of one array carry the same limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayMember {
     /// The array, named by its first task.

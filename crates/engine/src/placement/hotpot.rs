@@ -175,7 +175,8 @@ fn supply(fleet: &Fleet) -> Vec<f64> {
 fn scarcity(shapes: &[MixShape], mix: &Mix, supply: &[f64]) -> Vec<f64> {
     let mut per_gpu = vec![0.0; supply.len()];
     for (at, shape) in shapes.iter().enumerate() {
-        let needs = (0u16..).zip(supply).map(|(model, gpus)| (mix.need_milli(model, at), *gpus));
+        let needs =
+            (0..=u16::MAX).zip(supply).map(|(model, gpus)| (mix.need_milli(model, at), *gpus));
         let needs: Vec<(Option<u32>, f64)> = needs.collect();
         let able = needs.iter().filter(|(need, _)| need.is_some());
         let offered: f64 = able.map(|(_, gpus)| gpus).sum();

@@ -3,6 +3,7 @@
 //! A score is an integer, higher is better, and equal scores go to the node that stands first in
 //! the fleet. Scores of one policy are comparable for one demand only.
 
+mod candidate;
 mod fgd;
 pub mod fragment;
 mod hotpot;
@@ -10,67 +11,18 @@ mod mig;
 mod packing;
 mod weighted;
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use model::{
-    Class, Demand, Fleet, GpuAsk, Node, NodeId, Owner, Placement, Policy, Refusal, SharingMode,
-    Workload, WorkloadId,
+    Class, Demand, Fleet, GpuAsk, MixShape, Node, NodeId, Placement, Policy, Refusal, SharingMode,
+    Workload,
 };
 
 use crate::fit::{self, Pick};
+pub(crate) use candidate::{Candidate, Key};
 use fragment::{Mix, Stands};
 use hotpot::Outlook;
-
-/// All of a workload that a score may depend on.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    /// The demand, with at most one alternative of GPU models.
-    pub(crate) demand: Demand,
-    /// The class where the policy minds it; [`Class::Batch`] otherwise.
-    pub(crate) class: Class,
-}
-
-impl Key {
-    /// A workload with this demand, to be seated where nobody looks at who it is.
-    pub(crate) fn stand_in(&self) -> Workload {
-        Workload {
-            id: WorkloadId(u64::MAX),
-            name: String::new(),
-            owner: Owner::new(""),
-            class: self.class,
-            priority: 0,
-            submitted_ms: 0,
-            time_limit_ms: None,
-            demand: self.demand.clone(),
-            members: 1,
-            array: None,
-            latency_target_ms: None,
-        }
-    }
-}
-
-/// A seat under consideration: the node as it is, and the shares that it would give.
-pub(crate) struct Candidate<'a> {
-    pub(crate) node: &'a Node,
-    pub(crate) demand: &'a Demand,
-    /// See [`Key::class`].
-    pub(crate) class: Class,
-    pub(crate) picks: &'a [Pick],
-}
-
-impl Candidate<'_> {
-    /// vCPUs left after placement, in thousandths.
-    fn cpu_after_milli(&self) -> u64 {
-        self.node.cpu_free_milli().saturating_sub(self.demand.cpu_milli)
-    }
-
-    /// Thousandths of GPU that the picks take.
-    fn taken_milli(&self) -> u64 {
-        self.picks.iter().map(|pick| u64::from(pick.left_milli - pick.left_after_milli)).sum()
-    }
-}
 
 /// A policy made ready for one fleet.
 pub(crate) struct Scorer {
@@ -83,32 +35,22 @@ pub(crate) struct Scorer {
 }
 
 impl Scorer {
-    pub(crate) fn new(policy: &Policy, mix: &[model::MixShape], fleet: &Fleet) -> Self {
+    pub(crate) fn new(policy: &Policy, mix: &[MixShape], fleet: &Fleet) -> Self {
         let prepared = Mix::new(mix, fleet);
-        let outlook = match policy.placement {
-            Placement::Hotpot => Outlook::new(policy.hotpot, mix, &prepared, fleet),
-            Placement::Random { .. }
-            | Placement::DotProduct
-            | Placement::GpuClustering
-            | Placement::GpuPacking
-            | Placement::BestFit
-            | Placement::Fgd
-            | Placement::Spread
-            | Placement::Weighted { .. } => Outlook::default(),
-        };
+        let ours = policy.placement == Placement::Hotpot;
+        let outlook = ours.then(|| Outlook::new(policy.hotpot, mix, &prepared, fleet));
         Self {
             placement: policy.placement.clone(),
             modes: policy.modes.clone(),
             mix: prepared,
             stands: Stands::default(),
-            outlook,
+            outlook: outlook.unwrap_or_default(),
             options: Vec::new(),
         }
     }
 
     /// The best seat on one node: its score, with the shares left in `picks` by GPU index; or what
     /// the node lacks.
-    ///
     pub(crate) fn seat(
         &mut self,
         id: NodeId,
@@ -188,17 +130,8 @@ impl Scorer {
 
     /// The keys under which a workload is scored: one per alternative of GPU models, best first.
     pub(crate) fn keys(&self, workload: &Workload) -> Vec<Key> {
-        let class = match self.placement {
-            Placement::Weighted { .. } => workload.class,
-            Placement::Random { .. }
-            | Placement::DotProduct
-            | Placement::GpuClustering
-            | Placement::GpuPacking
-            | Placement::BestFit
-            | Placement::Fgd
-            | Placement::Spread
-            | Placement::Hotpot => Class::Batch,
-        };
+        let minds_class = matches!(self.placement, Placement::Weighted { .. });
+        let class = if minds_class { workload.class } else { Class::Batch };
         let demand = &workload.demand;
         let alternatives = demand.gpus.as_ref().map_or(0, |gpus| gpus.accepts.len());
         let only = |alternative: usize| {
@@ -213,15 +146,8 @@ impl Scorer {
 
     /// Whether the policy scores each GPU of a node, or takes the fullest that fits.
     fn weighs_gpus(&self) -> bool {
-        match self.placement {
-            Placement::Fgd | Placement::Hotpot | Placement::Weighted { .. } => true,
-            Placement::Random { .. }
-            | Placement::DotProduct
-            | Placement::GpuClustering
-            | Placement::GpuPacking
-            | Placement::BestFit
-            | Placement::Spread => false,
-        }
+        use Placement::{Fgd, Hotpot, Weighted};
+        matches!(self.placement, Fgd | Hotpot | Weighted { .. })
     }
 
     fn score(&mut self, id: NodeId, candidate: &Candidate<'_>) -> i64 {

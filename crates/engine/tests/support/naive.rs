@@ -49,7 +49,9 @@ fn grant(gpu: &Gpu, asked: &GpuDemand, policy: &Policy) -> Option<Left> {
     if asked.each == GpuAsk::Whole {
         return idle.then_some((before, 0));
     }
-    let modes = if idle { policy.modes.clone() } else { vec![gpu.mode()] };
+    let mut modes = if idle { policy.modes.clone() } else { vec![gpu.mode()] };
+    // A fraction gets a whole GPU only where nothing smaller will do.
+    modes.sort_by_key(|mode| *mode == SharingMode::Exclusive);
     let open = modes.into_iter().filter(|mode| {
         let kind = mode.kind();
         let offered = !idle || gpu.offers().contains(kind);
@@ -127,9 +129,9 @@ fn has_place(gpu: &Gpu, all: &MigGeometry, asked: &MigProfile) -> bool {
 }
 
 fn held<'a>(all: &'a MigGeometry) -> impl Fn(&model::Tenant) -> Option<(&'a MigProfile, u8)> {
-    |tenant| match tenant.share {
-        Share::Mig { profile, start } => Some((&all.profiles[usize::from(profile.0)], start)),
-        _ => None,
+    |tenant| {
+        let Share::Mig { profile, start } = tenant.share else { return None };
+        Some((&all.profiles[usize::from(profile.0)], start))
     }
 }
 

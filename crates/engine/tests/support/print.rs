@@ -55,14 +55,15 @@ impl Printer<'_> {
         }
     }
 
-    /// One line for each other policy that would do something else, and a last one for those that
+    /// One line for each other policy (but the random one) that would do something else, and a last one for those that
     /// would not.
     fn others(&mut self) {
         let mine = places(&plan(&self.scenario.snapshot, &self.scenario.policy));
         let mut alike = Vec::new();
         for name in Placement::NAMES {
             let placement = Placement::parse(name).expect("a policy's own name");
-            if placement.name() == self.scenario.policy.placement.name() {
+            let drawn = matches!(placement, Placement::Random { .. });
+            if drawn || placement.name() == self.scenario.policy.placement.name() {
                 continue;
             }
             let policy = Policy { placement, ..self.scenario.policy.clone() };

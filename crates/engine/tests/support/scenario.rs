@@ -197,7 +197,8 @@ impl Reader {
         match kind {
             SharingKind::TimeSlice => Share::TimeSlice { memory_mib },
             SharingKind::Mps => Share::Mps { compute_milli, memory_mib },
-            _ => Share::MemoryCapped { compute_milli, memory_mib },
+            SharingKind::MemoryCapped => Share::MemoryCapped { compute_milli, memory_mib },
+            SharingKind::Exclusive | SharingKind::Mig => words.fail(held),
         }
     }
 

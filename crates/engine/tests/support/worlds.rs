@@ -38,6 +38,8 @@ pub(crate) struct Size {
     pub(crate) owners: usize,
     /// Largest gang.
     pub(crate) members: u32,
+    /// Whether a member of a gang may ask for more than one GPU.
+    pub(crate) wide_gangs: bool,
     pub(crate) arrays: bool,
     pub(crate) quotas: bool,
 }
@@ -50,6 +52,7 @@ impl Size {
         workloads: 40,
         owners: 3,
         members: 4,
+        wide_gangs: true,
         arrays: true,
         quotas: true,
     };
@@ -87,14 +90,17 @@ pub(crate) fn worlds(size: Size) -> impl Strategy<Value = World> {
     let nodes = vec(node(size), 1..=size.nodes);
     let queue = vec((workload(size), any::<Index>()), 0..=size.workloads);
     (nodes, vec(demand(size), 1..=8), queue, policy(size)).prop_map(
-        |(nodes, demands, queue, policy)| {
+        move |(nodes, demands, queue, policy)| {
             let number = |((workload, kind), id): ((Workload, Index), u64)| Workload {
                 id: WorkloadId(id),
                 name: format!("w{id}"),
                 demand: kind.get(&demands).clone(),
                 ..workload
             };
-            let workloads = queue.into_iter().zip(0u64..).map(number).collect();
+            let mut workloads: Vec<_> = queue.into_iter().zip(0u64..).map(number).collect();
+            for gang in workloads.iter_mut().filter(|w| w.members > 1 && !size.wide_gangs) {
+                gang.demand.gpus.iter_mut().for_each(|gpus| gpus.count = 1);
+            }
             World { nodes, workloads, policy }
         },
     )
@@ -211,9 +217,7 @@ fn policy(size: Size) -> impl Strategy<Value = Policy> {
 
 /// Any of the nine.
 pub(crate) fn placements() -> impl Strategy<Value = Placement> {
-    let parse = |name| Placement::parse(name).expect("a policy's own name");
-    (select(&Placement::NAMES[..]), any::<u64>()).prop_map(move |(name, seed)| match parse(name) {
-        Placement::Random { .. } => Placement::Random { seed },
-        other => other,
-    })
+    let named = |name| Placement::parse(name).expect("a policy's own name");
+    let drawn = any::<u64>().prop_map(|seed| Placement::Random { seed });
+    prop_oneof![8 => select(&Placement::NAMES[..]).prop_map(named), 1 => drawn]
 }
