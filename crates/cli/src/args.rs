@@ -49,18 +49,20 @@ pub(crate) struct Simulate {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) fleet: FleetChoice,
-    /// Placement policy; repeat to compare. Default: best-fit and hotpot.
+    /// Placement policy; repeat to compare. Default: that of the policy file, else best-fit and
+    /// hotpot.
     #[arg(long, value_name = "NAME", value_parser = policy_names())]
     pub(crate) policy: Vec<String>,
-    /// Quotas, sharing modes, weights and backfill (TOML or YAML).
+    /// Placement, quotas, sharing modes, weights and backfill (TOML or YAML).
     #[arg(long, value_name = "FILE")]
     pub(crate) policy_file: Option<PathBuf>,
     /// Ignore all times: tasks arrive in random order until they ask for PERCENT of all GPUs, stay
     /// for ever, and are turned away if they find no place.
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) fill: Option<u32>,
     /// Seed of the random order of --fill and of the policy `random`.
-    #[arg(long, default_value_t = 42)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 42, value_parser = whole,
+          allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Throughput table (JSON) that gives the running times of a Gavel trace.
     #[arg(long, value_name = "FILE")]
@@ -94,7 +96,7 @@ pub(crate) struct Plan {
 #[command(after_help = "Exit code 1 says that the workload does not start now.\n\
                         Example: hotpot explain llama-7b jobs.toml --fleet fleet.toml")]
 pub(crate) struct Explain {
-    /// Name of the workload, or its number in the file from 0 as `#3`.
+    /// Name of the workload, or its number as '#3', in quotes; `plan --output json` tells numbers.
     pub(crate) workload: String,
     #[command(flatten)]
     pub(crate) queue: Queue,
@@ -112,10 +114,10 @@ pub(crate) struct Queue {
     pub(crate) workloads: PathBuf,
     #[command(flatten)]
     pub(crate) fleet: FleetChoice,
-    /// Placement policy.
+    /// Placement policy. Default: that of the policy file, else hotpot.
     #[arg(long, value_name = "NAME", value_parser = policy_names())]
     pub(crate) policy: Option<String>,
-    /// Quotas, sharing modes, weights and backfill (TOML or YAML).
+    /// Placement, quotas, sharing modes, weights and backfill (TOML or YAML).
     #[arg(long, value_name = "FILE")]
     pub(crate) policy_file: Option<PathBuf>,
 }
@@ -149,4 +151,13 @@ pub(crate) enum Output {
 
 fn policy_names() -> clap::builder::PossibleValuesParser {
     clap::builder::PossibleValuesParser::new(Placement::NAMES)
+}
+
+fn percent(text: &str) -> Result<u32, &'static str> {
+    let percent = text.parse().ok().filter(|percent| (1..=1000).contains(percent));
+    percent.ok_or("give a whole number from 1 to 1000")
+}
+
+fn whole(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "give a whole number from 0 to 18446744073709551615")
 }

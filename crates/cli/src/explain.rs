@@ -4,95 +4,121 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use engine::{Explanation, NodeVerdict};
-use model::{Refusal, Snapshot, WorkloadId};
+use model::{Action, Policy, Refusal, Seat, Snapshot};
 use serde::Serialize;
 
 use crate::args::{Explain, Output};
 use crate::failure::{Answer, Failure};
+use crate::names::{self, Names};
 use crate::{plan, screen, words};
 
 /// Nodes shown singly in a table; more are summed up by reason.
 const NODES_SHOWN: usize = 40;
+/// Members of a gang whose seats are named.
+const SEATS_SHOWN: usize = 4;
 
 pub(crate) fn run(options: &Explain) -> Result<Answer, Failure> {
     let (snapshot, policy) = plan::situation(&options.queue)?;
-    let id = find(&snapshot, &options.workload)?;
+    let id = names::find(&snapshot, &options.workload)?;
     let explanation = engine::explain(&snapshot, &policy, id)
         .ok_or_else(|| Failure::Usage(format!("workload {id} is not in the queue")))?;
     screen::print(&match options.output.output {
         Output::Table => table(&snapshot, &explanation, options.gpus_too),
-        Output::Json => json(&snapshot, &explanation),
+        Output::Json => json(&snapshot, &policy, &explanation),
     })?;
     Ok(if explanation.starts() { Answer::Yes } else { Answer::No })
 }
 
-/// The workload with that name, or with the number behind a `#`.
-fn find(snapshot: &Snapshot, wanted: &str) -> Result<WorkloadId, Failure> {
-    let number = wanted.strip_prefix('#').and_then(|text| text.parse().ok()).map(WorkloadId);
-    if let Some(id) = number.filter(|id| snapshot.waiting().contains_key(id)) {
-        return Ok(id);
-    }
-    let mut named = snapshot.waiting().values().filter(|workload| workload.name == wanted);
-    match (named.next(), named.count()) {
-        (Some(only), 0) => Ok(only.id),
-        (Some(first), more) => Err(Failure::Usage(format!(
-            "{} workloads are named `{wanted}`; give the number, the first is {}",
-            more + 1,
-            first.id
-        ))),
-        (None, _) => {
-            let names = snapshot.waiting().values().map(|workload| workload.name.as_str());
-            let some: Vec<_> = names.take(8).collect();
-            let some = some.join(", ");
-            Err(Failure::Usage(format!("no workload `{wanted}`; there are {some}, …")))
-        }
-    }
-}
-
+/// The answer comes first: what is asked, what the next plan does with it, who is ahead.
 fn table(snapshot: &Snapshot, explanation: &Explanation, gpus_too: bool) -> String {
     let workload = &explanation.workload;
-    let mut text = format!("{} ({})\n", workload.name, workload.demand);
+    let names = Names::of(snapshot);
+    let (name, demand) = (names.of_id(workload.id), words::demand(workload));
+    let mut text = format!("{name}: {demand}\n");
+    let _ = writeln!(text, "next plan: {}", decision(snapshot, &names, explanation));
     if let Some(position) = explanation.position {
         let _ = writeln!(text, "queue: {position} ahead");
     }
-    let named = |id| plan::name(snapshot, id);
-    let decision = match explanation.plan.waiting.get(&workload.id) {
-        _ if explanation.starts() => "starts now".to_string(),
-        Some(refusal) => format!("waits: {}", words::refusal(refusal, named)),
-        None => "waits".to_string(),
-    };
-    let _ = writeln!(text, "next plan: {decision}\n");
     let able = explanation.nodes.iter().filter(|node| node.verdict.is_ok()).count();
     let all = explanation.nodes.len();
-    let _ = writeln!(text, "nodes that could hold it before that plan: {able} of {all}");
+    let one = if workload.members > 1 { "one member" } else { "it" };
+    let _ = writeln!(text, "\nnodes that could hold {one} before that plan: {able} of {all}");
     if all <= NODES_SHOWN || gpus_too {
         for node in &explanation.nodes {
-            node_lines(&mut text, snapshot, node, gpus_too);
+            node_lines(&mut text, snapshot, &names, node, gpus_too);
         }
     } else {
-        summary_lines(&mut text, snapshot, explanation);
+        summary_lines(&mut text, snapshot, &names, explanation);
     }
     text
 }
 
-fn node_lines(text: &mut String, snapshot: &Snapshot, node: &NodeVerdict, gpus_too: bool) {
+/// Where the workload starts, or why it does not.
+fn decision(snapshot: &Snapshot, names: &Names<'_>, explanation: &Explanation) -> String {
+    if let Some(seats) = seats(explanation) {
+        let fleet = snapshot.fleet();
+        let seat = |seat: &Seat| match seat.shares.is_empty() {
+            true => words::node_shown(fleet, seat.node),
+            false => {
+                let shares = words::shares(fleet, seat);
+                format!("{} ({shares})", words::node_shown(fleet, seat.node))
+            }
+        };
+        let shown: Vec<String> = seats.iter().take(SEATS_SHOWN).map(seat).collect();
+        let more = match seats.len().saturating_sub(SEATS_SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        return format!("starts now on {}{more}", shown.join(", "));
+    }
+    match explanation.plan.waiting.get(&explanation.workload.id) {
+        // Says itself that waiting does not help.
+        Some(never) if never.is_never() => words::refusal(never, |id| names.of_id(id)),
+        Some(refusal) => format!("waits; {}", words::refusal(refusal, |id| names.of_id(id))),
+        None => "waits".to_string(),
+    }
+}
+
+/// The seats that the next plan gives to the workload.
+fn seats(explanation: &Explanation) -> Option<&[Seat]> {
+    explanation.plan.steps.iter().find_map(|step| match &step.action {
+        Action::Place { workload, seats } if *workload == explanation.workload.id => {
+            Some(seats.as_slice())
+        }
+        Action::Place { .. } | Action::SetMode { .. } => None,
+    })
+}
+
+fn node_lines(
+    text: &mut String,
+    snapshot: &Snapshot,
+    names: &Names<'_>,
+    node: &NodeVerdict,
+    gpus_too: bool,
+) {
     let fleet = snapshot.fleet();
+    let no = |refusal: &Refusal| format!("no: {}", words::refusal(refusal, |id| names.of_id(id)));
     let verdict = match &node.verdict {
         Ok(score) => format!("yes, score {score}"),
-        Err(refusal) => format!("no: {refusal}"),
+        Err(refusal) => no(refusal),
     };
-    let _ = writeln!(text, "  {:<20} {verdict}", words::node(fleet, node.node));
+    let _ = writeln!(text, "  {:<20} {verdict}", words::node_shown(fleet, node.node));
     for gpu in node.gpus.iter().filter(|_| gpus_too) {
         let verdict = match &gpu.verdict {
             Ok(share) => words::share(fleet, node.node, gpu.gpu.index, *share),
-            Err(refusal) => format!("no: {refusal}"),
+            Err(refusal) => no(refusal),
         };
         let _ = writeln!(text, "    gpu{:<3} {verdict}", gpu.gpu.index);
     }
 }
 
 /// Refusals by kind, with the node that comes nearest.
-fn summary_lines(text: &mut String, snapshot: &Snapshot, explanation: &Explanation) {
+fn summary_lines(
+    text: &mut String,
+    snapshot: &Snapshot,
+    names: &Names<'_>,
+    explanation: &Explanation,
+) {
     let mut kinds: BTreeMap<(u8, &str), Vec<(&NodeVerdict, &Refusal)>> = BTreeMap::new();
     for node in &explanation.nodes {
         if let Err(refusal) = &node.verdict {
@@ -105,19 +131,24 @@ fn summary_lines(text: &mut String, snapshot: &Snapshot, explanation: &Explanati
             .iter()
             .max_by_key(|(node, refusal)| (refusal.nearness(), std::cmp::Reverse(node.node)));
         let Some((node, refusal)) = nearest else { continue };
-        let name = words::node(snapshot.fleet(), node.node);
-        let _ = writeln!(text, "  {:>6} nodes, {kind}; nearest {name}: {refusal}", nodes.len());
+        let name = words::node_shown(snapshot.fleet(), node.node);
+        let refusal = words::refusal(refusal, |id| names.of_id(id));
+        let counted = if nodes.len() == 1 { "node, " } else { "nodes," };
+        let _ = writeln!(text, "  {:>6} {counted} {kind}; nearest {name}: {refusal}", nodes.len());
     }
 }
 
 #[derive(Serialize)]
 struct Named<'a> {
     format: &'static str,
+    policy: &'a str,
     workload: &'a str,
     id: u64,
     ahead: Option<usize>,
     starts: bool,
+    seats: Vec<words::NamedSeat>,
     waits_because: Option<&'a Refusal>,
+    text: String,
     nodes: Vec<NamedNode<'a>>,
 }
 
@@ -136,7 +167,7 @@ struct NamedGpu<'a> {
     refusal: Option<&'a Refusal>,
 }
 
-fn json(snapshot: &Snapshot, explanation: &Explanation) -> String {
+fn json(snapshot: &Snapshot, policy: &Policy, explanation: &Explanation) -> String {
     let id = explanation.workload.id;
     let nodes = explanation.nodes.iter().map(|node| NamedNode {
         node: words::node(snapshot.fleet(), node.node),
@@ -152,13 +183,17 @@ fn json(snapshot: &Snapshot, explanation: &Explanation) -> String {
             })
             .collect(),
     });
+    let seats = seats(explanation).unwrap_or_default();
     words::to_json(&Named {
         format: "hotpot-explanation/1",
+        policy: policy.placement.name(),
         workload: &explanation.workload.name,
         id: id.0,
         ahead: explanation.position,
         starts: explanation.starts(),
+        seats: seats.iter().map(|seat| words::seat(snapshot.fleet(), seat)).collect(),
         waits_because: explanation.plan.waiting.get(&id),
+        text: decision(snapshot, &Names::of(snapshot), explanation),
         nodes: nodes.collect(),
     })
 }

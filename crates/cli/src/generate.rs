@@ -18,7 +18,8 @@ pub(crate) fn man(verb: Option<&str>) -> Result<Answer, Failure> {
     let page = match verb {
         None => command,
         Some(name) => command.find_subcommand(name).cloned().ok_or_else(|| {
-            let verbs: Vec<_> = command.get_subcommands().map(|verb| verb.get_name()).collect();
+            let verbs = command.get_subcommands().map(|verb| verb.get_name());
+            let verbs: Vec<_> = verbs.filter(|verb| *verb != "help").collect();
             Failure::Usage(format!("no verb `{name}`; there are {}", verbs.join(", ")))
         })?,
     };

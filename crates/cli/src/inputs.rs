@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use formats::{Source, TraceOptions};
+use formats::{Source, TraceKind, TraceOptions};
 use model::{Catalogue, Fleet, Gpu, ModeSet, Node, Placement, Policy, Trace};
 
 use crate::args::FleetChoice;
@@ -53,13 +53,15 @@ fn uniform(words: &str, catalogue: &Catalogue) -> Result<Fleet, Failure> {
         Failure::Usage(format!("--gpus {words}: {what}; write MODEL:COUNT such as a100-80gb:16"))
     };
     let (name, count) = words.split_once(':').ok_or_else(|| usage("has no count"))?;
-    let count: u32 = count.parse().map_err(|_| usage("the count is not a number"))?;
-    if count == 0 || count > GPUS_MAX {
-        return Err(usage(&format!("the count must be 1 to {GPUS_MAX}")));
-    }
+    let count = count.parse().ok().filter(|count| (1..=GPUS_MAX).contains(count));
+    let count: u32 =
+        count.ok_or_else(|| usage(&format!("the count is not a number from 1 to {GPUS_MAX}")))?;
     let model = catalogue.get(name).ok_or_else(|| {
         let known: Vec<&str> = catalogue.iter().map(|model| model.name.as_str()).collect();
-        usage(&format!("unknown GPU model; known are {}", known.join(", ")))
+        match formats::near(name, known.iter().copied()).as_slice() {
+            [] => usage(&format!("unknown GPU model; known are {}", known.join(", "))),
+            near => usage(&format!("unknown GPU model, perhaps {}", near.join(" or "))),
+        }
     })?;
     let node = |first: u32| {
         let here = NODE_GPUS.min(count - first);
@@ -80,6 +82,9 @@ pub(crate) fn trace(path: &Path, throughputs: Option<&Path>) -> Result<Trace, Fa
     let reading = formats::read_trace(path, &options)?;
     for note in &reading.notes {
         screen::note(&format!("{}: {note}", path.display()));
+    }
+    if throughputs.is_some() && reading.kind != TraceKind::Gavel {
+        screen::note(&format!("{}: is no Gavel trace; --throughputs is not used", path.display()));
     }
     Ok(reading.trace)
 }

@@ -8,6 +8,7 @@ mod explain;
 mod failure;
 mod generate;
 mod inputs;
+mod names;
 mod plan;
 mod progress;
 mod screen;

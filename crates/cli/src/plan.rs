@@ -1,13 +1,17 @@
 //! `hotpot plan`: what would be started where, and why the rest waits.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use model::{Action, Plan as Decision, Policy, Refusal, Snapshot, WorkloadId};
+use model::{
+    Action, Fleet, Plan as Decision, Policy, Refusal, Snapshot, Step, Workload, WorkloadId,
+};
 use serde::Serialize;
 
 use crate::args::{Output, Plan, Queue};
 use crate::failure::{Answer, Failure};
+use crate::names::Names;
 use crate::{inputs, screen, words};
 
 pub(crate) fn run(options: &Plan) -> Result<Answer, Failure> {
@@ -39,50 +43,75 @@ pub(crate) fn situation(queue: &Queue) -> Result<(Snapshot, Policy), Failure> {
 /// Seed of the policy `random`; a plan has no other use of chance.
 const DRAW_SEED: u64 = 42;
 
-/// Name of a workload, for people.
-pub(crate) fn name(snapshot: &Snapshot, id: WorkloadId) -> String {
-    let waiting = snapshot.waiting().get(&id).map(|workload| workload.name.clone());
-    waiting.unwrap_or_else(|| id.to_string())
-}
-
 fn table(snapshot: &Snapshot, policy: &Policy, plan: &Decision) -> String {
     let mut text = String::new();
-    let named = |id| name(snapshot, id);
-    let fleet = snapshot.fleet();
-    let started = plan.steps.iter().filter(|step| matches!(step.action, Action::Place { .. }));
-    let _ = writeln!(
+    let names = Names::of(snapshot);
+    let never = plan.waiting.values().filter(|refusal| refusal.is_never()).count();
+    let _ = write!(
         text,
-        "policy {}: {} to start, {} to wait\n",
+        "policy {}: {} to start, {} to wait",
         policy.placement.name(),
-        started.count(),
-        plan.waiting.len()
+        plan.steps.iter().filter(|step| matches!(step.action, Action::Place { .. })).count(),
+        plan.waiting.len() - never
     );
+    let _ = match never {
+        0 => writeln!(text, "\n"),
+        never => writeln!(text, ", {never} can never run here\n"),
+    };
     for step in &plan.steps {
-        let because = words::reason(&step.because, named);
-        match &step.action {
-            Action::SetMode { gpu, mode } => {
-                let node = words::node(fleet, gpu.node);
-                let mode = words::mode(*mode);
-                let _ = writeln!(text, "set    {node} gpu{} to {mode}  ({because})", gpu.index);
-            }
-            Action::Place { workload, seats } => {
-                let _ = writeln!(text, "start  {}  ({because})", named(*workload));
-                for seat in seats {
-                    let node = words::node(fleet, seat.node);
-                    let _ = write!(text, "         on {node}");
-                    for (gpu, share) in &seat.shares {
-                        let share = words::share(fleet, seat.node, *gpu, *share);
-                        let _ = write!(text, "  gpu{gpu}: {share}");
-                    }
-                    text.push('\n');
-                }
+        step_lines(&mut text, snapshot.fleet(), &names, step);
+    }
+    waiting_lines(&mut text, &names, &plan.waiting);
+    text
+}
+
+fn step_lines(text: &mut String, fleet: &Fleet, names: &Names<'_>, step: &Step) {
+    let because = words::reason(&step.because, |id| names.of_id(id));
+    match &step.action {
+        Action::SetMode { gpu, mode } => {
+            let node = words::node_shown(fleet, gpu.node);
+            let mode = words::mode(*mode);
+            let _ = writeln!(text, "set    {node} gpu{} to {mode}  ({because})", gpu.index);
+        }
+        Action::Place { workload, seats } => {
+            let _ = writeln!(text, "start  {}  ({because})", names.of_id(*workload));
+            for seat in seats {
+                let (node, shares) =
+                    (words::node_shown(fleet, seat.node), words::shares(fleet, seat));
+                let line = format!("         on {node}  {shares}");
+                let _ = writeln!(text, "{}", line.trim_end());
             }
         }
     }
-    for (id, refusal) in &plan.waiting {
-        let _ = writeln!(text, "wait   {}: {}", named(*id), words::refusal(refusal, named));
+}
+
+/// Why the rest waits; neighbours with the same reason on one line.
+fn waiting_lines(text: &mut String, names: &Names<'_>, waiting: &BTreeMap<WorkloadId, Refusal>) {
+    let mut runs: Vec<(Vec<WorkloadId>, bool, String)> = Vec::new();
+    for (id, refusal) in waiting {
+        // The verb says "never" already.
+        let (never, refusal) = if let Refusal::Never { because } = refusal {
+            (true, because.as_ref())
+        } else {
+            (false, refusal)
+        };
+        let because = words::refusal(refusal, |id| names.of_id(id));
+        match runs.last_mut() {
+            Some((ids, was, same)) if *same == because && *was == never => ids.push(*id),
+            _ => runs.push((vec![*id], never, because)),
+        }
     }
-    text
+    for (ids, never, because) in runs {
+        let verb = if never { "never " } else { "wait  " };
+        let who = match ids.as_slice() {
+            [first, .., last] => {
+                let (first, last) = (names.of_id(*first), names.of_id(*last));
+                format!("{first} to {last}, {} workloads", ids.len())
+            }
+            only => only.iter().map(|id| names.of_id(*id)).collect(),
+        };
+        let _ = writeln!(text, "{verb} {who}: {because}");
+    }
 }
 
 /// A plan in names.
@@ -110,10 +139,14 @@ struct NamedWait<'a> {
 }
 
 fn json(snapshot: &Snapshot, policy: &Policy, plan: &Decision) -> String {
-    let named = |id| name(snapshot, id);
+    let names = Names::of(snapshot);
     let fleet = snapshot.fleet();
-    let step = |step: &model::Step| {
-        let because = words::reason(&step.because, named);
+    let raw = |id: &WorkloadId| {
+        let workload = snapshot.waiting().get(id);
+        workload.map_or_else(String::new, |workload: &Arc<Workload>| workload.name.clone())
+    };
+    let step = |step: &Step| {
+        let because = words::reason(&step.because, |id| names.of_id(id));
         match &step.action {
             Action::SetMode { gpu, mode } => NamedStep::SetMode {
                 node: words::node(fleet, gpu.node).to_string(),
@@ -122,7 +155,7 @@ fn json(snapshot: &Snapshot, policy: &Policy, plan: &Decision) -> String {
                 because,
             },
             Action::Place { workload, seats } => NamedStep::Start {
-                workload: named(*workload),
+                workload: raw(workload),
                 id: workload.0,
                 seats: seats.iter().map(|seat| words::seat(fleet, seat)).collect(),
                 because,
@@ -130,10 +163,10 @@ fn json(snapshot: &Snapshot, policy: &Policy, plan: &Decision) -> String {
         }
     };
     let waiting = plan.waiting.iter().map(|(id, refusal)| NamedWait {
-        workload: named(*id),
+        workload: raw(id),
         id: id.0,
         refusal,
-        text: words::refusal(refusal, named),
+        text: words::refusal(refusal, |id| names.of_id(id)),
     });
     let plan = NamedPlan {
         format: "hotpot-plan/1",

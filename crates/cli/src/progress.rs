@@ -3,30 +3,36 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use model::{Snapshot, Workload};
+use model::{Running, Snapshot, Trace, Workload, WorkloadId};
 use simulator::Observer;
 
 /// Shorter runs stay silent.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Arrivals between looks at the clock.
+/// Events between looks at the clock.
 const STRIDE: u64 = 64;
 
-/// Counts arrivals of one replay; draws on standard error if that is a terminal.
+/// Counts arrivals and departures of one replay; draws on standard error if that is a terminal.
 pub(crate) struct Progress {
     bar: ProgressBar,
     since: Instant,
-    arrived: u64,
+    events: u64,
+    looked: u64,
 }
 
 impl Progress {
-    pub(crate) fn new(label: &str, arrivals: u64) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(arrivals), ProgressDrawTarget::hidden());
-        let style = "{msg:>16} {bar:30} {pos}/{len} workloads, {eta} left";
+    /// A bar for one replay of a trace.
+    ///
+    /// * `since` — when the first of the replays began: patience is with all of them together.
+    pub(crate) fn new(label: &str, trace: &Trace, since: Instant) -> Self {
+        let ends = trace.arrivals.iter().filter(|arrival| arrival.runs_ms.is_some()).count();
+        let events = (trace.arrivals.len() + ends) as u64;
+        let bar = ProgressBar::with_draw_target(Some(events), ProgressDrawTarget::hidden());
+        let style = "{msg:>16} {bar:30} {percent:>3} %, {eta} left";
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
         }
         bar.set_message(label.to_string());
-        Self { bar, since: Instant::now(), arrived: 0 }
+        Self { bar, since, events: 0, looked: 0 }
     }
 
     pub(crate) fn finish(self) {
@@ -36,16 +42,26 @@ impl Progress {
 
 impl Observer for Progress {
     fn arrived(&mut self, _workload: &Workload) {
-        self.arrived += 1;
+        self.events += 1;
+    }
+
+    fn rejected(&mut self, _id: WorkloadId) {
+        self.events += 1;
+    }
+
+    fn finished(&mut self, _running: &Running, _at_ms: u64) {
+        self.events += 1;
     }
 
     fn settled(&mut self, _snapshot: &Snapshot) {
-        if self.arrived % STRIDE != 0 {
+        if self.events < self.looked + STRIDE {
             return;
         }
+        self.looked = self.events;
         if self.bar.is_hidden() && self.since.elapsed() > PATIENCE {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
-        self.bar.set_position(self.arrived);
+        // Those turned away count as gone, whether or not they would have left.
+        self.bar.set_position(self.events.min(self.bar.length().unwrap_or(u64::MAX)));
     }
 }

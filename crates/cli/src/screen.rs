@@ -34,8 +34,14 @@ pub(crate) fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
 }
 
-/// Columns of the screen; 80 where that is not known.
+/// Columns of the screen: what `COLUMNS` says, else the terminal; 80 where neither is known.
 pub(crate) fn width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    columns.filter(|width| *width >= 40).unwrap_or(80)
+    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let seen = || {
+        let out = std::io::stdout();
+        let (width, _) =
+            out.is_terminal().then(|| terminal_size::terminal_size_of(&out)).flatten()?;
+        Some(usize::from(width.0))
+    };
+    told.or_else(seen).filter(|width| *width >= 40).unwrap_or(80)
 }

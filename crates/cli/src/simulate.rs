@@ -1,8 +1,9 @@
 //! `hotpot simulate`: the same trace under several policies.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use model::{Fleet, Trace};
+use model::{Arrival, Fleet, Policy, Trace};
 use simulator::outcome::Comparison;
 use simulator::{Protocol, arrivals, report};
 
@@ -11,9 +12,13 @@ use crate::failure::{Answer, Failure};
 use crate::progress::Progress;
 use crate::{inputs, screen};
 
+/// Workloads that a fill run may take, as reckoned from their mean demand; openb at 130 % takes 11,000.
+const FILL_MAX: u128 = 1_000_000;
+const STDOUT: &str = "/dev/stdout";
 const DEFAULT_POLICIES: [&str; 2] = ["best-fit", "hotpot"];
 
 pub(crate) fn run(options: &Simulate) -> Result<Answer, Failure> {
+    check_places(options)?;
     let trace = inputs::trace(&options.trace, options.throughputs.as_deref())?;
     let fleet = inputs::fleet(&options.fleet, &options.trace)?;
     if trace.arrivals.is_empty() {
@@ -21,37 +26,77 @@ pub(crate) fn run(options: &Simulate) -> Result<Answer, Failure> {
         return Err(Failure::Usage(format!("{path}: holds no workloads; there is nothing to do")));
     }
     let comparison = compare(options, &fleet, &trace)?;
-    if let Some(path) = &options.report {
-        write(path, report::html(&comparison).as_bytes(), "report")?;
-    }
-    if let Some(path) = &options.csv {
-        write(path, report::csv(&comparison).as_bytes(), "samples")?;
-    }
-    screen::print(&match options.output.output {
+    let report = match &options.report {
+        Some(path) => write(path, &report::html(&comparison), "report"),
+        None => Ok(Answer::Yes),
+    };
+    let samples = match &options.csv {
+        Some(path) => write(path, &report::csv(&comparison), "samples"),
+        None => Ok(Answer::Yes),
+    };
+    // What was reckoned is printed even if a file could not be written.
+    let printed = screen::print(&match options.output.output {
         Output::Json => report::json(&comparison),
         Output::Table => report::terminal(&comparison, screen::width(), screen::colour()),
-    })
+    });
+    report.and(samples).and(printed)
+}
+
+/// Finds out before the work, not after it, that its result has no place to go, or would replace a
+/// file that is read.
+fn check_places(options: &Simulate) -> Result<(), Failure> {
+    let Simulate { trace, fleet, policy_file, throughputs, report, csv, .. } = options;
+    let read = [Some(trace), fleet.fleet.as_ref(), policy_file.as_ref(), throughputs.as_ref()];
+    let mut taken: Vec<PathBuf> = read.into_iter().flatten().map(|path| place(path)).collect();
+    for (option, path) in [("--report", report), ("--csv", csv)] {
+        let Some(path) = path else { continue };
+        if path.as_os_str() == "-" {
+            let text = format!("{option} -: for standard output write {STDOUT}");
+            return Err(Failure::Usage(text));
+        }
+        report::check_place(path)?;
+        let place = place(path);
+        if taken.contains(&place) && !is_special(path) {
+            let path = path.display();
+            let text = format!("{option} {path}: is read or written already; name another file");
+            return Err(Failure::Usage(text));
+        }
+        taken.push(place);
+    }
+    Ok(())
+}
+
+/// The path without links and dots, as far as it exists.
+fn place(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let new = || {
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(new).unwrap_or_else(|| path.to_path_buf())
+}
+
+/// Whether the path names a pipe, a terminal or a device.
+fn is_special(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| !found.is_file())
 }
 
 fn compare(options: &Simulate, fleet: &Fleet, trace: &Trace) -> Result<Comparison, Failure> {
-    let (protocol, arrivals, sentence) = match options.fill {
+    let (protocol, filled, sentence) = match options.fill {
         Some(percent) => {
-            let load = f64::from(percent) / 100.0;
-            let capacity_milli = fleet.gpu_count() * 1000;
-            let filled = arrivals::fill(trace, capacity_milli, load, options.seed);
+            let filled = fill(options, fleet, trace, percent)?;
             (Protocol::Fill, Some(filled), fill_sentence(percent, options.seed))
         }
         None => (Protocol::Timed, None, TIMED_SENTENCE.to_string()),
     };
-    let replayed = arrivals.as_ref().unwrap_or(trace);
+    let replayed = filled.as_ref().unwrap_or(trace);
     // What to expect is read off the trace as it is, not as it was topped up.
     let mix = engine::mix::of(trace.arrivals.iter().map(|arrival| &arrival.workload));
     let mut runs = Vec::new();
-    for name in policies(&options.policy) {
-        let file = options.policy_file.as_deref();
-        let mut policy = inputs::policy(file, Some(name), options.seed)?;
+    let since = Instant::now();
+    for mut policy in policies(options)? {
         policy.mix = mix.clone();
-        let mut progress = Progress::new(name, replayed.arrivals.len() as u64);
+        let mut progress = Progress::new(policy.placement.name(), replayed, since);
         runs.push(simulator::simulate(fleet, replayed, policy, protocol, &mut progress)?);
         progress.finish();
     }
@@ -65,6 +110,35 @@ fn compare(options: &Simulate, fleet: &Fleet, trace: &Trace) -> Result<Compariso
     })
 }
 
+/// GPU compute that one arrival asks for, members counted.
+fn asked_milli(arrival: &Arrival) -> u64 {
+    arrival.workload.demand.gpu_milli() * u64::from(arrival.workload.members.max(1))
+}
+
+/// The arrivals of a fill run; an error if the load is none.
+fn fill(options: &Simulate, fleet: &Fleet, trace: &Trace, percent: u32) -> Result<Trace, Failure> {
+    let refuse = |why: &str| Err(Failure::Usage(format!("--fill {percent}: {why}")));
+    let gpus = fleet.gpu_count();
+    if gpus == 0 {
+        return refuse("the fleet has no GPU to fill; leave --fill out or name another fleet");
+    }
+    if !trace.arrivals.iter().any(|arrival| arrival.workload.demand.gpus.is_some()) {
+        return refuse("no workload asks for a GPU; leave --fill out");
+    }
+    let asked_milli: u64 = trace.arrivals.iter().map(asked_milli).sum();
+    let wanted_milli = gpus * 10 * u64::from(percent);
+    let needed = u128::from(wanted_milli) * trace.arrivals.len() as u128;
+    if asked_milli > 0 && needed > FILL_MAX * u128::from(asked_milli) {
+        return refuse(&format!("takes more than {FILL_MAX} such small workloads; give less"));
+    }
+    let load = f64::from(percent) / 100.0;
+    let filled = arrivals::fill(trace, gpus * 1000, load, options.seed);
+    if filled.arrivals.is_empty() {
+        return refuse("not one workload is as small as that; give more, or a larger fleet");
+    }
+    Ok(filled)
+}
+
 const TIMED_SENTENCE: &str = "Workloads arrive and leave at the times of the trace; who finds no \
                               place waits in the queue.";
 
@@ -75,24 +149,33 @@ fn fill_sentence(percent: u32, seed: u64) -> String {
     )
 }
 
-/// The named policies, each once, in the order in which they were named.
-fn policies(named: &[String]) -> Vec<&str> {
-    if named.is_empty() {
-        return DEFAULT_POLICIES.to_vec();
-    }
-    let mut once: Vec<&str> = Vec::new();
-    for name in named {
-        if !once.contains(&name.as_str()) {
-            once.push(name);
+/// The named policies, each once, in the order in which they were named; without any that of the
+/// policy file, or the two that are compared by default.
+fn policies(options: &Simulate) -> Result<Vec<Policy>, Failure> {
+    let file = options.policy_file.as_deref();
+    let mut names: Vec<Option<&str>> = Vec::new();
+    for name in &options.policy {
+        if !names.contains(&Some(name.as_str())) {
+            names.push(Some(name));
         }
     }
-    once
+    if names.is_empty() {
+        names = match file {
+            Some(_) => vec![None],
+            None => DEFAULT_POLICIES.map(Some).to_vec(),
+        };
+    }
+    names.into_iter().map(|name| inputs::policy(file, name, options.seed)).collect()
 }
 
-fn write(path: &Path, contents: &[u8], what: &str) -> Result<(), Failure> {
-    report::write_whole(path, contents)?;
+fn write(path: &Path, contents: &str, what: &str) -> Result<Answer, Failure> {
+    if path == Path::new(STDOUT) {
+        // Through the stream that the table takes: a second opening would begin at its start again.
+        return screen::print(contents);
+    }
+    report::write_whole(path, contents.as_bytes())?;
     screen::note(&format!("{what}: {}", path.display()));
-    Ok(())
+    Ok(Answer::Yes)
 }
 
 fn name_of(path: &Path) -> String {

@@ -1,22 +1,88 @@
 //! Plans in words and in names, for people and for programs.
 
-use model::{Fleet, MigProfile, NodeId, Reason, Refusal, Seat, Share, SharingMode, WorkloadId};
+use model::{
+    Fleet, GpuAsk, GpuDemand, Isolation, MigProfile, NodeId, Reason, Refusal, Seat, Share,
+    SharingMode, Workload, WorkloadId,
+};
 use serde::Serialize;
+use simulator::report::shown;
 
-/// A share in a few words, such as `mps 300/1000, 20480 MiB`.
+/// Main or device memory: GiB where that is exact.
+pub(crate) fn memory(mib: u64) -> String {
+    match mib {
+        0 => "0 MiB".to_string(),
+        mib if mib % 1024 == 0 => format!("{} GiB", mib / 1024),
+        mib => format!("{mib} MiB"),
+    }
+}
+
+/// What a workload asks for, such as `2 members, each 64 vCPUs, 400 GiB, 8 whole GPUs (a100)`.
+pub(crate) fn demand(workload: &Workload) -> String {
+    let demand = &workload.demand;
+    let mut parts = Vec::new();
+    if demand.cpu_milli > 0 {
+        parts.push(cpus(demand.cpu_milli));
+    }
+    if demand.memory_mib > 0 {
+        parts.push(memory(demand.memory_mib));
+    }
+    parts.extend(demand.gpus.as_ref().map(gpu_demand));
+    if parts.is_empty() {
+        parts.push("asks for nothing".to_string());
+    }
+    let each = match workload.members {
+        0 | 1 => String::new(),
+        members => format!("{members} members, each "),
+    };
+    shown(&format!("{each}{}", parts.join(", ")))
+}
+
+fn cpus(milli: u64) -> String {
+    let part = format!(".{:03}", milli % 1000);
+    let part = part.trim_end_matches('0').trim_end_matches('.');
+    let plural = if milli == 1000 { "" } else { "s" };
+    format!("{}{part} vCPU{plural}", milli / 1000)
+}
+
+fn gpu_demand(gpus: &GpuDemand) -> String {
+    let of = match gpus.count {
+        1 => "of a GPU".to_string(),
+        count => format!("of each of {count} GPUs"),
+    };
+    let mut text = match &gpus.each {
+        GpuAsk::Whole if gpus.count == 1 => "1 whole GPU".to_string(),
+        GpuAsk::Whole => format!("{} whole GPUs", gpus.count),
+        GpuAsk::Profile(name) => format!("{} × MIG {name}", gpus.count),
+        GpuAsk::Fraction { compute_milli, memory_mib: 0 } => format!("{compute_milli}/1000 {of}"),
+        GpuAsk::Fraction { compute_milli: 0, memory_mib } => {
+            format!("{} {of}", memory(*memory_mib))
+        }
+        GpuAsk::Fraction { compute_milli, memory_mib } => {
+            format!("{compute_milli}/1000 and {} {of}", memory(*memory_mib))
+        }
+    };
+    if !gpus.accepts.is_empty() {
+        let accepted: Vec<String> = gpus.accepts.iter().map(ToString::to_string).collect();
+        text += &format!(" ({})", accepted.join(", else "));
+    }
+    if gpus.isolation != Isolation::None {
+        text += &format!(", isolation {}", gpus.isolation);
+    }
+    text
+}
+
+/// A share in a few words, such as `mps 300/1000, 20 GiB`; compute that is not named is not capped.
 pub(crate) fn share(fleet: &Fleet, node: NodeId, gpu: u8, share: Share) -> String {
-    let compute = |milli: u32| match milli {
-        0 => "compute uncapped".to_string(),
-        capped => format!("{capped}/1000"),
+    let capped = |mode: &str, milli: u32, mib: u64| match milli {
+        0 => format!("{mode} {}", memory(mib)),
+        milli => format!("{mode} {milli}/1000, {}", memory(mib)),
     };
     match share {
         Share::Exclusive => "exclusive".to_string(),
-        Share::TimeSlice { memory_mib } => format!("time-slice, {memory_mib} MiB booked"),
-        Share::Mps { compute_milli, memory_mib } => {
-            format!("mps {}, {memory_mib} MiB", compute(compute_milli))
-        }
+        Share::TimeSlice { memory_mib } => format!("time-slice, {} booked", memory(memory_mib)),
+        Share::Mps { compute_milli, memory_mib } => capped("mps", compute_milli, memory_mib),
         Share::MemoryCapped { memory_mib, compute_milli } => {
-            format!("memory-capped {}, {memory_mib} MiB", compute(compute_milli))
+            capped("memory-capped", compute_milli, memory_mib)
         }
         Share::Mig { profile, start } => {
             let found = fleet.node(node).and_then(|node| node.gpus().get(usize::from(gpu)));
@@ -26,6 +92,25 @@ pub(crate) fn share(fleet: &Fleet, node: NodeId, gpu: u8, share: Share) -> Strin
             format!("mig {name} at slice {start}")
         }
     }
+}
+
+/// The shares of a seat, neighbours that are alike together: `gpu0-7: exclusive`.
+pub(crate) fn shares(fleet: &Fleet, seat: &Seat) -> String {
+    let mut runs: Vec<(u8, u8, String)> = Vec::new();
+    for (gpu, held) in &seat.shares {
+        let text = share(fleet, seat.node, *gpu, *held);
+        match runs.last_mut() {
+            Some((_, last, same)) if *same == text && last.checked_add(1) == Some(*gpu) => {
+                *last = *gpu;
+            }
+            _ => runs.push((*gpu, *gpu, text)),
+        }
+    }
+    let told = runs.into_iter().map(|(first, last, text)| match first == last {
+        true => format!("gpu{first}: {text}"),
+        false => format!("gpu{first}-{last}: {text}"),
+    });
+    told.collect::<Vec<_>>().join("; ")
 }
 
 /// A mode with its limit.
@@ -40,6 +125,11 @@ pub(crate) fn mode(mode: SharingMode) -> String {
     }
 }
 
+/// A node's name, fit to show.
+pub(crate) fn node_shown(fleet: &Fleet, id: NodeId) -> String {
+    shown(node(fleet, id))
+}
+
 /// A node's name.
 pub(crate) fn node(fleet: &Fleet, id: NodeId) -> &str {
     fleet.node(id).map_or("?", |node| node.name())
@@ -51,9 +141,9 @@ pub(crate) fn reason(reason: &Reason, name: impl Fn(WorkloadId) -> String) -> St
         Reason::NeededBy(id) => format!("idle, needed by {}", name(*id)),
         Reason::Best { score } => format!("best seat, score {score}"),
         Reason::Backfill { head, head_starts_ms, score } => format!(
-            "ahead of {} without delaying it (starts by {}), score {score}",
+            "ahead of {} without delaying it ({}), score {score}",
             name(*head),
-            moment(*head_starts_ms)
+            starts_within(*head_starts_ms)
         ),
         Reason::Gang { members } => format!("all {members} members fit"),
     }
@@ -62,10 +152,10 @@ pub(crate) fn reason(reason: &Reason, name: impl Fn(WorkloadId) -> String) -> St
 /// Why something waits; as the refusal says it, with the head of the queue by its name.
 pub(crate) fn refusal(refusal: &Refusal, name: impl Fn(WorkloadId) -> String) -> String {
     if let Refusal::KeptForHead { head, until_ms } = refusal {
-        let head = name(*head);
-        return format!("fits only where {head} is to start by {}", moment(*until_ms));
+        let (head, within) = (name(*head), starts_within(*until_ms));
+        return format!("fits only on nodes kept for {head}, which {within}");
     }
-    refusal.to_string()
+    shown(&refusal.to_string())
 }
 
 /// JSON, indented, with a line end.
@@ -76,16 +166,27 @@ pub(crate) fn to_json(value: &impl Serialize) -> String {
     text
 }
 
-/// A time of the trace's clock.
-pub(crate) fn moment(at_ms: u64) -> String {
-    let seconds = at_ms / 1000;
-    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
-    let (minutes, rest) = (seconds / 60 % 60, seconds % 60);
-    if days > 0 {
-        format!("{days}d {hours:02}:{minutes:02}:{rest:02}")
-    } else {
-        format!("{hours:02}:{minutes:02}:{rest:02}")
+/// When the head of the queue starts at the latest, as a plan begins at 0.
+fn starts_within(at_ms: u64) -> String {
+    match at_ms {
+        0 => "starts now".to_string(),
+        at_ms => format!("starts within {}", span(at_ms)),
     }
+}
+
+/// A span as files write it: `1h30m`, seconds rounded up.
+fn span(ms: u64) -> String {
+    let seconds = ms.div_ceil(1000);
+    let units = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
+    let mut rest = seconds;
+    let mut told = Vec::new();
+    for (size, unit) in units {
+        if rest >= size {
+            told.push(format!("{}{unit}", rest / size));
+            rest %= size;
+        }
+    }
+    if told.is_empty() { "0s".to_string() } else { told.concat() }
 }
 
 /// A seat in names, for JSON.

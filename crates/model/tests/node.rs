@@ -56,7 +56,7 @@ fn a_member_that_does_not_fit_leaves_nothing() {
         node.admit(&workload(2, 1, 15_361), &seat(&[(0, Share::Exclusive)]), 500),
     ];
     assert_eq!(refusals[0], Err(Refusal::Occupied { tenants: 1 }));
-    assert!(matches!(refusals[1], Err(Refusal::GpuModel { .. })), "there is no GPU 7");
+    assert!(matches!(refusals[1], Err(Refusal::NoSuchPlace { .. })), "there is no GPU 7");
     assert_eq!(refusals[2], Err(Refusal::Cpu { asked_milli: 7001, offered_milli: 7000 }));
     assert_eq!(refusals[3], Err(Refusal::NodeMemory { asked_mib: 15_361, offered_mib: 15_360 }));
     assert_eq!(node.fingerprint(), before.fingerprint());

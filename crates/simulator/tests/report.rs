@@ -83,7 +83,12 @@ fn json_is_the_comparison_and_the_page_holds_the_same() {
         assert!(
             text.starts_with(&format!("{{\n  \"format\": \"{FORMAT}\",")) && text.ends_with("}\n")
         );
-        document.as_object_mut().expect("an object").remove("format");
+        let fields = document.as_object_mut().expect("an object");
+        fields.remove("format");
+        assert_eq!(
+            fields.remove("sizes").expect("names of the sizes").as_array().map(Vec::len),
+            Some(6)
+        );
         let own = serde_json::to_string(&comparison).expect("encodes");
         let own: serde_json::Value = serde_json::from_str(&own).expect("JSON");
         assert_eq!(document, own);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::outcome::Comparison;
+use crate::outcome::{Comparison, Size};
 
 use super::names::steers;
 
@@ -14,19 +14,21 @@ pub const FORMAT: &str = "hotpot-simulation/1";
 #[derive(Serialize)]
 struct Document<'a> {
     format: &'static str,
+    /// The order of every `by_size`.
+    sizes: [Size; Size::ALL.len()],
     #[serde(flatten)]
     comparison: &'a Comparison,
 }
 
 impl<'a> Document<'a> {
     fn of(comparison: &'a Comparison) -> Self {
-        Self { format: FORMAT, comparison }
+        Self { format: FORMAT, sizes: Size::ALL, comparison }
     }
 }
 
 /// Returns the whole comparison as indented JSON with a newline at its end.
 ///
-/// Fields are those of [`Comparison`], with `format` before them; a figure that is not a number is `null`.
+/// Fields are those of [`Comparison`], with `format` and `sizes` before them; a figure that is not a number is `null`.
 ///
 /// # Panics
 /// Never: numbers, strings and lists encode.

@@ -51,7 +51,7 @@ impl Metric {
 
     /// Returns whether any run has something other than zero to show.
     pub(super) fn says_something(&self, runs: &[Outcome]) -> bool {
-        runs.iter().any(|run| (self.of)(&run.totals) != 0.0)
+        runs.iter().map(|run| (self.of)(&run.totals)).any(|value| usable(value) && value != 0.0)
     }
 }
 
@@ -86,6 +86,16 @@ impl Metric {
     }
 }
 
+/// A mean over the run's time; absent if no time passed.
+fn of_time(totals: &Totals, mean: f64) -> f64 {
+    if totals.makespan_ms == 0 { f64::NAN } else { mean }
+}
+
+/// A figure of the waits; absent if nobody started, who would otherwise seem not to have waited.
+fn of_waits(totals: &Totals, wait_ms: u64) -> f64 {
+    if totals.started == 0 { f64::NAN } else { wait_ms as f64 }
+}
+
 /// GPU compute held at the end.
 pub(super) const ALLOCATED: Metric =
     metric("Allocated at the end", Unit::Percent, Better::Higher, |t| t.allocated_pct).means(
@@ -93,9 +103,11 @@ pub(super) const ALLOCATED: Metric =
     );
 /// Time mean of the held GPU compute.
 pub(super) const ALLOCATED_MEAN: Metric =
-    metric("Allocated, time mean", Unit::Percent, Better::Higher, |t| t.allocated_mean_pct)
-        .means("GPU compute held, averaged over the time from the first arrival to the last event.")
-        .timed();
+    metric("Allocated, time mean", Unit::Percent, Better::Higher, |t| {
+        of_time(t, t.allocated_mean_pct)
+    })
+    .means("GPU compute held, averaged over the time from the first arrival to the last event.")
+    .timed();
 /// Idle compute that the expected mix cannot use.
 pub(super) const FRAGMENTED: Metric =
     metric("Fragmented at the end", Unit::Percent, Better::Lower, |t| t.fragmented_pct).means(
@@ -132,7 +144,7 @@ pub(super) const GPU_HOURS: Metric =
         .timed();
 /// Mean wait.
 pub(super) const WAIT_MEAN: Metric =
-    metric("Wait, mean", Unit::Span, Better::Lower, |t| t.waits.mean_ms as f64)
+    metric("Wait, mean", Unit::Span, Better::Lower, |t| of_waits(t, t.waits.mean_ms))
         .means(
             "Time from submission to start, over the workloads that started. One that never starts \
              is not in it: read it beside those rejected and waiting.",
@@ -140,22 +152,22 @@ pub(super) const WAIT_MEAN: Metric =
         .timed();
 /// Median wait.
 pub(super) const WAIT_P50: Metric =
-    metric("Wait, median", Unit::Span, Better::Lower, |t| t.waits.p50_ms as f64)
+    metric("Wait, median", Unit::Span, Better::Lower, |t| of_waits(t, t.waits.p50_ms))
         .means("Half of the started workloads waited at most this long.")
         .timed();
 /// 95th percentile of the waits.
 pub(super) const WAIT_P95: Metric =
-    metric("Wait, 95th percentile", Unit::Span, Better::Lower, |t| t.waits.p95_ms as f64)
+    metric("Wait, 95th percentile", Unit::Span, Better::Lower, |t| of_waits(t, t.waits.p95_ms))
         .means("One started workload in 20 waited longer.")
         .timed();
 /// 99th percentile of the waits.
 pub(super) const WAIT_P99: Metric =
-    metric("Wait, 99th percentile", Unit::Span, Better::Lower, |t| t.waits.p99_ms as f64)
+    metric("Wait, 99th percentile", Unit::Span, Better::Lower, |t| of_waits(t, t.waits.p99_ms))
         .means("One started workload in 100 waited longer.")
         .timed();
 /// Longest wait.
 pub(super) const WAIT_MAX: Metric =
-    metric("Wait, longest", Unit::Span, Better::Lower, |t| t.waits.max_ms as f64)
+    metric("Wait, longest", Unit::Span, Better::Lower, |t| of_waits(t, t.waits.max_ms))
         .means("The longest wait of a workload that started.")
         .timed();
 

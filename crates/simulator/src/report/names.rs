@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Returns `name` without characters that steer a terminal or turn the reading direction.
-pub(super) fn shown(name: &str) -> String {
+pub fn shown(name: &str) -> String {
     let clean: String = name.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect();
     if clean.trim().is_empty() { "(unnamed)".to_owned() } else { clean }
 }

@@ -116,7 +116,9 @@ impl Page<'_> {
             .collect();
         let rejected = self.rejected_by_size();
         if !rejected.is_empty() {
-            rows.push(("Rejected of arrived".to_owned(), None));
+            let waits = runs.iter().any(|run| run.totals.waiting > 0);
+            let heading = if waits { "Rejected or waiting" } else { "Rejected of arrived" };
+            rows.push((heading.to_owned(), None));
             rows.extend(rejected);
         }
         rows
@@ -188,7 +190,8 @@ impl Page<'_> {
     fn spark_row(&mut self, run: &Outcome, values: &[Option<f64>], (least, most): (f64, f64)) {
         let name = shortened(&shown(&run.policy), NAME - 3);
         let blocks = sparkline(values, least, most);
-        let last = run.samples.last().map_or(f64::NAN, |sample| sample.allocated_pct);
+        // As in the table; the last sample of a run without times is a mean over some arrivals.
+        let last = if run.samples.is_empty() { f64::NAN } else { run.totals.allocated_pct };
         let last = self.styled(&format!("{:>9}", Unit::Percent.show(last)), Style::Quiet);
         let line = format!("  {name:name_width$}{blocks} {last}", name_width = NAME - 2);
         self.line(&line);

@@ -22,6 +22,26 @@ pub struct WriteError {
     pub source: io::Error,
 }
 
+/// Says early what [`write_whole`] would stumble over later: a `path` that is a folder or lies in none.
+///
+/// # Errors
+/// [`WriteError`]; without one, writing can still fail.
+pub fn check_place(path: &Path) -> Result<(), WriteError> {
+    let failed = |(attempt, source)| WriteError { path: path.to_owned(), attempt, source };
+    let ends_in_slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    if ends_in_slash || path.is_dir() {
+        return Err(failed(("it is a folder", ErrorKind::IsADirectory.into())));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder.map(fs::metadata) {
+        Some(Err(error)) => Err(failed(("looking at its folder", error))),
+        Some(Ok(found)) if !found.is_dir() => {
+            Err(failed(("looking at its folder", ErrorKind::NotADirectory.into())))
+        }
+        None | Some(Ok(_)) => Ok(()),
+    }
+}
+
 /// Writes `contents` to `path`, replacing what is there in one step.
 ///
 /// After success the file is whole and on disk. Its permissions are those of the file it replaces, or
