@@ -4,6 +4,7 @@
 
 mod ablate;
 mod bless;
+mod churn;
 mod compare;
 mod mig;
 mod openb;
@@ -23,10 +24,11 @@ const HELP: &str = "cargo xtask VERB
   reproduce   replay the published openb experiments and compare curve by curve [--quick]
   compare     hotpot against fgd on every shipped workload and seed [--quick]
   ablate      what each term of the policy hotpot is good for [--quick]
+  churn       policies where workloads leave again and wait in a queue [--quick]
   mig         acceptance of MIG requests against first fit and the exact optimum
   speed       CPU seconds and peak memory of whole runs
 
-reproduce, compare and ablate read the full traces from ../shared/traces or $HOTPOT_TRACES.";
+reproduce, compare, ablate and churn read the full traces from ../shared/traces or $HOTPOT_TRACES.";
 
 /// What a command that ran to its end found.
 pub(crate) type Verdict = Result<(), String>;
@@ -38,12 +40,15 @@ fn main() -> ExitCode {
         ["test"] => suite::run(),
         ["tidy"] => tidy::run(),
         ["bless"] => bless::run(),
-        ["reproduce" | "compare" | "ablate" | "mig" | "speed", ..] if cfg!(debug_assertions) => {
+        ["reproduce" | "compare" | "ablate" | "churn" | "mig" | "speed", ..]
+            if cfg!(debug_assertions) =>
+        {
             shell::again_in_release(&args)
         }
         ["reproduce", flags @ ..] => quick(flags).and_then(reproduce::run),
         ["compare", flags @ ..] => quick(flags).and_then(compare::run),
         ["ablate", flags @ ..] => quick(flags).and_then(ablate::run),
+        ["churn", flags @ ..] => quick(flags).and_then(churn::run),
         ["mig"] => mig::run(),
         ["speed"] => speed::run(),
         ["speed-one", words @ ..] => speed::one(words),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use formats::Source;
 use formats::openb::{self, NodeRow};
-use model::{Catalogue, Fleet, MixShape, Trace};
+use model::{Arrival, Catalogue, Fleet, MixShape, Trace};
 use simulator::arrivals;
 
 use crate::shell;
@@ -88,6 +88,11 @@ impl Experiment {
     pub(crate) fn arrivals(&self, seed: u64) -> Result<Trace, String> {
         let rows = self.orders.get(&seed).ok_or("no arrival order for that seed")?;
         Ok(arrivals::ordered(&self.tasks, rows))
+    }
+
+    /// The tasks of the file, in its order.
+    pub(crate) fn tasks(&self) -> &[Arrival] {
+        &self.tasks.arrivals
     }
 
     /// Rows of the task file in the seed's order of arrival.
