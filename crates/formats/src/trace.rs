@@ -144,7 +144,8 @@ fn throughputs(source: &Source, options: &TraceOptions) -> Result<Throughputs, R
         Some(path) => Throughputs::read(&Source::open(path)?, &options.throughputs_gpu),
         None => {
             let what = "gives steps, not times";
-            let way_out = "simulate it with --throughputs gavel_simulation_throughputs.json.gz";
+            let way_out =
+                "name a throughput table (--throughputs): gavel_simulation_throughputs.json.gz";
             Err(source.error(what, way_out).in_field("total_steps"))
         }
     }
