@@ -12,6 +12,7 @@ use model::{
 
 use crate::apply::expected_end_ms;
 use crate::backfill::Promise;
+use crate::fit;
 use crate::lottery::Lottery;
 use crate::memo::{ColumnId, Memo};
 use crate::order::Queue;
@@ -179,7 +180,9 @@ impl<'a> Cycle<'a> {
         if let (Placement::Random { seed }, false) = (&self.policy.placement, tentative.roomiest) {
             lottery = Some(Lottery::new(*seed, workload.id, tentative.seats.len()));
         }
-        let (column, node, score) = self.choose(columns, until_ms, &mut lottery)?;
+        let chosen = self.choose(columns, until_ms, &mut lottery);
+        let (column, node, score) =
+            chosen.map_err(|refusal| fit::for_all_alternatives(refusal, &workload.demand))?;
         let picks = match (&mut lottery, &workload.demand.gpus) {
             (Some(lottery), Some(gpus)) => lottery.picks(self.memo.options(column, node)?, gpus),
             _ if tentative.roomiest => self.memo.roomiest(column, node)?,
@@ -280,7 +283,8 @@ impl<'a> Cycle<'a> {
                 (offered, because) => Refusal::Gang { asked, offered, because: Box::new(because) },
             }
         };
-        Err(Refusal::Never { because: Box::new(because) })
+        let because = Box::new(fit::for_all_alternatives(because, &workload.demand));
+        Err(Refusal::Never { because })
     }
 
     fn promise_to_head(&mut self) {

@@ -3,7 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use model::{GpuId, NodeId, Plan, Policy, Refusal, Share, Snapshot, Workload, WorkloadId};
+use model::{
+    Demand, GpuId, Node, NodeId, Plan, Policy, Refusal, Share, Snapshot, Workload, WorkloadId,
+};
 
 use crate::fit;
 use crate::order::Queue;
@@ -60,7 +62,9 @@ pub fn explain(snapshot: &Snapshot, policy: &Policy, id: WorkloadId) -> Option<E
     let nodes = snapshot
         .fleet()
         .indexed()
-        .map(|(node, _)| node_verdict(snapshot, policy, &mut scorer, &keys, node))
+        .map(|(node, _)| {
+            node_verdict(snapshot, policy, &mut scorer, (&workload.demand, &keys), node)
+        })
         .collect();
     Some(Explanation { position: position(snapshot, policy, id), workload, plan, nodes })
 }
@@ -69,18 +73,12 @@ fn node_verdict(
     snapshot: &Snapshot,
     policy: &Policy,
     scorer: &mut Scorer,
-    keys: &[Key],
+    (all, keys): (&Demand, &[Key]),
     id: NodeId,
 ) -> NodeVerdict {
     let node = &snapshot.fleet().nodes()[id.index()];
-    let mut picks = Vec::new();
-    let mut verdicts = keys.iter().map(|key| scorer.seat(id, node, key, &mut picks));
-    let first = verdicts.next().unwrap_or(Ok(0));
-    let verdict = verdicts.fold(first, |best, next| match (&best, &next) {
-        (Err(seen), Err(refusal)) if refusal.nearness() > seen.nearness() => next,
-        (Err(_), Ok(_)) => next,
-        _ => best,
-    });
+    let verdict = seat(scorer, id, node, keys);
+    let verdict = verdict.map_err(|refusal| fit::for_all_alternatives(refusal, all));
     let demand = keys.iter().find_map(|key| key.demand.gpus.as_ref());
     let verdict_of = |index: u8, gpu| {
         let demand = demand?;
@@ -93,6 +91,19 @@ fn node_verdict(
     let gpus =
         (0..=u8::MAX).zip(node.gpus()).filter_map(|(index, gpu)| verdict_of(index, gpu)).collect();
     NodeVerdict { node: id, verdict, gpus }
+}
+
+/// The score by the first alternative that has a seat on the node, or what the nearest lacks.
+fn seat(scorer: &mut Scorer, id: NodeId, node: &Node, keys: &[Key]) -> Result<i64, Refusal> {
+    let mut picks = Vec::new();
+    let mut nearest = None;
+    for key in keys {
+        match scorer.seat(id, node, key, &mut picks) {
+            Ok(score) => return Ok(score),
+            Err(refusal) => nearest = Some(Refusal::nearer(nearest, refusal)),
+        }
+    }
+    nearest.map_or(Ok(0), Err)
 }
 
 /// Position in the queue as it stands, before the plan's own grants shift fair shares.

@@ -250,3 +250,15 @@ fn wrong_model(accepts: Option<&ModelSet>, gpu: Option<&Gpu>) -> Refusal {
         offered: gpu.map_or_else(String::new, |gpu| gpu.model().name.clone()),
     }
 }
+
+/// A refusal of the last alternative of GPU models, said of all of them.
+pub(crate) fn for_all_alternatives(refusal: Refusal, demand: &Demand) -> Refusal {
+    let alternatives = demand.gpus.as_ref().map_or(&[][..], |gpus| &gpus.accepts);
+    match refusal {
+        Refusal::GpuModel { offered, .. } if alternatives.len() > 1 => {
+            let names: Vec<String> = alternatives.iter().map(ToString::to_string).collect();
+            Refusal::GpuModel { asked: names.join(" or "), offered }
+        }
+        other => other,
+    }
+}

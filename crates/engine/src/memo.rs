@@ -19,8 +19,8 @@ use crate::fit::Pick;
 use crate::placement::{Key, Scorer};
 use crate::scores::{ChangeLog, FEASIBLE, Scores, closeness};
 
-/// Most scores kept (8 bytes each); past it the memo starts over.
-const SCORES_MAX: usize = 8 << 20;
+/// Most scores kept (8 bytes each).
+const SCORES_MAX: usize = 16 << 20;
 
 /// A kind of demand: a position among the memo's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +35,8 @@ pub(crate) struct Memo {
     /// What an idle fleet could hold, by the alternatives asked for.
     idle: BTreeMap<Vec<ColumnId>, Idle>,
     changes: ChangeLog,
+    /// Plans made so far.
+    cycle: u64,
     picks: Vec<Pick>,
 }
 
@@ -43,6 +45,15 @@ struct Column {
     scores: Scores,
     /// Times from which each node could hold the demand, negated; filled for heads of the queue.
     starts: Scores,
+    /// The last cycle in which somebody asked.
+    asked: u64,
+}
+
+impl Column {
+    /// Numbers kept.
+    fn size(&self) -> usize {
+        self.scores.len() + self.starts.len()
+    }
 }
 
 /// Members that an idle fleet could hold; counted no further than asked.
@@ -62,6 +73,7 @@ impl Memo {
             columns: Vec::new(),
             idle: BTreeMap::new(),
             changes: ChangeLog::default(),
+            cycle: 0,
             picks: Vec::new(),
         }
     }
@@ -93,22 +105,34 @@ impl Memo {
 
     fn column(&mut self, key: Key) -> ColumnId {
         if let Some(known) = self.keys.get(&key) {
+            self.columns[known.0].asked = self.cycle;
             return *known;
         }
         let id = ColumnId(self.columns.len());
         self.keys.insert(key.clone(), id);
-        self.columns.push(Column { key, scores: Scores::default(), starts: Scores::default() });
+        let (scores, starts) = (Scores::default(), Scores::default());
+        self.columns.push(Column { key, scores, starts, asked: self.cycle });
         id
     }
 
-    /// Drops every column once they have become too many; only between plans, since columns are
-    /// named by position.
+    /// Drops the columns that have not been asked for longest, down to half of what may be kept,
+    /// once there is more; only between plans, since columns are named by position.
     pub(crate) fn bound(&mut self) {
-        if self.columns.len() * self.fleet.nodes().len() * 2 > SCORES_MAX {
-            self.columns.clear();
-            self.idle.clear();
-            self.keys.clear();
+        self.cycle += 1;
+        let mut size: usize = self.columns.iter().map(Column::size).sum();
+        if size <= SCORES_MAX {
+            return;
         }
+        let mut columns = core::mem::take(&mut self.columns);
+        columns.sort_by_key(|column| column.asked);
+        columns.retain(|column| {
+            let keep = size <= SCORES_MAX / 2;
+            size -= if keep { 0 } else { column.size() };
+            keep
+        });
+        self.keys = (0..).map(ColumnId).zip(&columns).map(|(id, c)| (c.key.clone(), id)).collect();
+        self.columns = columns;
+        self.idle.clear();
     }
 
     /// The best node outside `kept` and its score; or, if no node can hold the demand, what the
@@ -205,10 +229,9 @@ impl Memo {
     /// not all, what the nearest node lacks for one more.
     pub(crate) fn idle_room(&mut self, columns: &[ColumnId], members: u32) -> (u32, Refusal) {
         let lacks = |idle: &Idle| idle.nearest.clone().unwrap_or_else(no_node);
-        if let Some(known) = self.idle.get(columns) {
-            if members <= known.counted_to || known.members < known.counted_to {
-                return (known.members, lacks(known));
-            }
+        let enough = |idle: &&Idle| members <= idle.counted_to || idle.members < idle.counted_to;
+        if let Some(known) = self.idle.get(columns).filter(enough) {
+            return (known.members, lacks(known));
         }
         let Self { fleet, scorer, columns: all, picks, .. } = self;
         let keys: Vec<&Key> = columns.iter().map(|column| &all[column.0].key).collect();

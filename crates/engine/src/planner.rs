@@ -42,12 +42,11 @@ impl Planner {
             true => mix::of_snapshot(snapshot),
             false => Vec::new(),
         };
-        if let Some(mut memo) = self.memo.take() {
-            if memo.is_of(snapshot) && self.observed == observed {
-                memo.follow(snapshot);
-                memo.bound();
-                return memo;
-            }
+        let known = self.memo.take().filter(|memo| memo.is_of(snapshot));
+        if let Some(mut memo) = known.filter(|_| self.observed == observed) {
+            memo.follow(snapshot);
+            memo.bound();
+            return memo;
         }
         self.observed = observed;
         let mix = if self.policy.mix.is_empty() { &self.observed } else { &self.policy.mix };

@@ -75,6 +75,11 @@ impl Scores {
         self.followed = log.end();
     }
 
+    /// Numbers kept.
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
     /// The highest value and the first node that has it.
     pub(crate) fn best(&self) -> Option<(NodeId, i64)> {
         self.best.map(|best| (best, self.values[best.index()]))

@@ -242,7 +242,7 @@ impl fmt::Display for Refusal {
                 }
             }
             Self::Occupied { tenants } => {
-                write!(f, "whole GPU: {tenants} tenant{} on it", plural(*tenants))
+                write!(f, "GPU in use: {tenants} tenant{} on it", plural(*tenants))
             }
             Self::Compute { asked_milli, offered_milli } => {
                 write!(f, "compute: asks {asked_milli}/1000, free {offered_milli}/1000")

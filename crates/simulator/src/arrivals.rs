@@ -2,6 +2,9 @@
 
 use model::{Arrival, SplitMix, Trace};
 
+/// Most arrivals of a fill run, however little each asks for.
+const ARRIVALS_MAX: usize = 4_000_000;
+
 /// Arrivals without times whose GPU demand comes to `load` times the capacity.
 ///
 /// The tasks are shuffled; then tasks are drawn again (with replacement) and appended until the next
@@ -22,8 +25,8 @@ pub fn fill(trace: &Trace, capacity_milli: u64, load: f64, seed: u64) -> Trace {
         demand_milli -= asked(last);
     }
     // A trace without GPU work can never reach a load of GPU work.
-    let can_grow = demand_milli > 0;
-    while can_grow {
+    let arrivals_max = if demand_milli > 0 { ARRIVALS_MAX } else { 0 };
+    while order.len() < arrivals_max {
         let row = random.position(trace.arrivals.len());
         if demand_milli + asked(row) > wanted_milli {
             break;

@@ -61,9 +61,9 @@ impl Size {
             Self::CpuOnly => "CPU only",
             Self::Shared => "shared",
             Self::OneGpu => "1 GPU",
-            Self::TwoGpus => "2 GPUs",
-            Self::FourGpus => "4 GPUs",
-            Self::EightGpus => "8 GPUs",
+            Self::TwoGpus => "2–3 GPUs",
+            Self::FourGpus => "4–7 GPUs",
+            Self::EightGpus => "8+ GPUs",
         }
     }
 }

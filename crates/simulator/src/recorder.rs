@@ -83,7 +83,9 @@ impl Recorder {
         if self.protocol == Protocol::Fill {
             self.close_bin();
         } else {
-            self.samples.push(self.sample(end));
+            let last = self.sample(end);
+            self.samples.pop_if(|sample| sample.at_ms == last.at_ms);
+            self.samples.push(last);
         }
         for id in end.waiting().keys() {
             self.count_rejected(*id);

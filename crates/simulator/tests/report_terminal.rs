@@ -64,7 +64,7 @@ Rejected                        150           60*
 Waiting at the end                0            0
 Rejected of arrived
   shared                      5.0 %        5.0 %
-  8 GPUs                     40.0 %        4.0 %*
+  8+ GPUs                    40.0 %        4.0 %*
 
 * best of its row
 
@@ -100,13 +100,13 @@ Makespan                      5.0 h        5.0 h
 GPU hours held            1,234.5 h    1,234.5 h
 Rejected of arrived
   shared                      5.0 %        5.0 %
-  8 GPUs                     40.0 %        ^[1;32m4.0 %*^[0m
+  8+ GPUs                    40.0 %        ^[1;32m4.0 %*^[0m
 
 * best of its row
 
-Allocated, ▁ 5 % to █ 95 %, over the run’s 5.0 h
-  first-fit            ▁▁▁▂▂▃▃▃▄▄▅▅▅▆▆▆▆▇▇▇▇▇▇▇▇▇█ ^[2m   84.0 %^[0m
-  hotpot               ▁▁▁▂▂▃▃▃▄▄▅▅▅▆▆▇▇▇▇████████ ^[2m   95.0 %^[0m
+Allocated, ▁ 0 % to █ 95 %, over the run’s 5.0 h
+  first-fit            ▁▁▁▁▁▃▃▃▃▃▅▅▅▅▅▅▆▆▆▆▆▇▇▇▇▇█ ^[2m   84.0 %^[0m
+  hotpot               ▁▁▁▁▁▃▃▃▃▃▅▅▅▅▅▅▇▇▇▇▇██████ ^[2m   95.0 %^[0m
 ";
     let text = terminal(&comparison(true), 60, true).replace('\u{1b}', "^");
     assert_eq!(text, golden);

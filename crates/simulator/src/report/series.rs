@@ -70,19 +70,24 @@ impl Axis {
 }
 
 /// Returns a run's drawable points for a field, in order of the run; a point that cannot be drawn is
-/// `None` and breaks the line.
+/// `None` and breaks the line. Over time a value holds until the next sample: the points make steps.
 pub(super) fn points<'a>(
     run: &'a Outcome,
     axis: Axis,
     field: &'a Field,
 ) -> impl Iterator<Item = Option<(f64, f64)>> + 'a {
-    run.samples.iter().map(move |sample| {
+    let steps = matches!(axis, Axis::Time { .. });
+    let mut held: Option<f64> = None;
+    run.samples.iter().flat_map(move |sample| {
         let (x, y) = (axis.x(sample), (field.of)(sample));
-        (usable(x) && usable(y)).then_some((x, y))
+        let point = (usable(x) && usable(y)).then_some((x, y));
+        let corner = held.filter(|_| steps).zip(point).map(|(held, (x, _))| (x, held));
+        held = point.map(|(_, y)| y);
+        corner.map(Some).into_iter().chain([point])
     })
 }
 
-/// Returns a run's value at `x`, straight between the samples around it; beyond them, the outermost.
+/// Returns a run's value at `x`, straight between the points around it; beyond them, the outermost.
 pub(super) fn value_at(run: &Outcome, axis: Axis, field: &Field, x: f64) -> Option<f64> {
     let mut before: Option<(f64, f64)> = None;
     for (at, value) in points(run, axis, field).flatten() {
