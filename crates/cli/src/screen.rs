@@ -9,7 +9,7 @@ pub(crate) fn print(text: &str) -> Result<Answer, Failure> {
     print_bytes(text.as_bytes())
 }
 
-/// As [`print`], for bytes.
+/// As [`print()`], for bytes.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<Answer, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use model::{Arrival, Fleet, Policy, Trace};
+use model::{Fleet, Policy, Trace};
 use simulator::outcome::Comparison;
-use simulator::{Protocol, arrivals, report};
+use simulator::{Protocol, Yardstick, arrivals, report};
 
 use crate::args::{Output, Simulate};
 use crate::failure::{Answer, Failure};
@@ -110,11 +110,6 @@ fn compare(options: &Simulate, fleet: &Fleet, trace: &Trace) -> Result<Compariso
     })
 }
 
-/// GPU compute that one arrival asks for, members counted.
-fn asked_milli(arrival: &Arrival) -> u64 {
-    arrival.workload.demand.gpu_milli() * u64::from(arrival.workload.members.max(1))
-}
-
 /// The arrivals of a fill run; an error if the load is none.
 fn fill(options: &Simulate, fleet: &Fleet, trace: &Trace, percent: u32) -> Result<Trace, Failure> {
     let refuse = |why: &str| Err(Failure::Usage(format!("--fill {percent}: {why}")));
@@ -125,14 +120,19 @@ fn fill(options: &Simulate, fleet: &Fleet, trace: &Trace, percent: u32) -> Resul
     if !trace.arrivals.iter().any(|arrival| arrival.workload.demand.gpus.is_some()) {
         return refuse("no workload asks for a GPU; leave --fill out");
     }
-    let asked_milli: u64 = trace.arrivals.iter().map(asked_milli).sum();
+    let yardstick = Yardstick::of(fleet);
+    let asked = trace.arrivals.iter().map(|arrival| yardstick.gpu_milli(&arrival.workload));
+    let asked_milli: u64 = asked.sum();
+    if asked_milli == 0 {
+        return refuse("no GPU of the fleet could grant what the workloads ask for");
+    }
     let wanted_milli = gpus * 10 * u64::from(percent);
     let needed = u128::from(wanted_milli) * trace.arrivals.len() as u128;
-    if asked_milli > 0 && needed > FILL_MAX * u128::from(asked_milli) {
+    if needed > FILL_MAX * u128::from(asked_milli) {
         return refuse(&format!("takes more than {FILL_MAX} such small workloads; give less"));
     }
     let load = f64::from(percent) / 100.0;
-    let filled = arrivals::fill(trace, gpus * 1000, load, options.seed);
+    let filled = arrivals::fill(trace, &yardstick, load, options.seed);
     if filled.arrivals.is_empty() {
         return refuse("not one workload is as small as that; give more, or a larger fleet");
     }

@@ -1,6 +1,6 @@
 //! What an action does to a snapshot: the only definition, used by every caller.
 
-use model::{Action, Policy, Refusal, Snapshot};
+use model::{Action, Class, Policy, Refusal, Snapshot, Workload};
 
 /// Carries one action out on a snapshot.
 ///
@@ -12,15 +12,20 @@ pub fn apply(snapshot: &mut Snapshot, action: &Action, policy: &Policy) -> Resul
     match action {
         Action::SetMode { gpu, mode } => snapshot.set_mode(*gpu, *mode),
         Action::Place { workload, seats } => {
-            let until_ms = snapshot.waiting().get(workload).map_or(snapshot.now_ms, |found| {
-                expected_end_ms(snapshot.now_ms, found.time_limit_ms, policy)
-            });
+            let until_ms = snapshot
+                .waiting()
+                .get(workload)
+                .map_or(snapshot.now_ms, |found| expected_end_ms(snapshot.now_ms, found, policy));
             snapshot.place(*workload, seats, until_ms)
         }
     }
 }
 
-/// When a workload started at `now_ms` has to be gone.
-pub(crate) fn expected_end_ms(now_ms: u64, time_limit_ms: Option<u64>, policy: &Policy) -> u64 {
-    now_ms.saturating_add(time_limit_ms.unwrap_or(policy.time_limit_default_ms))
+/// When a workload started at `now_ms` has to be gone; never, for a service without a limit.
+pub(crate) fn expected_end_ms(now_ms: u64, workload: &Workload, policy: &Policy) -> u64 {
+    let default_ms = match workload.class {
+        Class::Service => u64::MAX,
+        Class::Training | Class::Batch | Class::Interactive => policy.time_limit_default_ms,
+    };
+    now_ms.saturating_add(workload.time_limit_ms.unwrap_or(default_ms))
 }

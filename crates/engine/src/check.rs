@@ -67,14 +67,14 @@ impl fmt::Display for Violation {
 
 /// Every invariant that the plan would break on the snapshot; empty for a legal plan.
 pub fn check(snapshot: &Snapshot, plan: &Plan, policy: &Policy) -> Vec<Violation> {
-    let mut recount = Recount { snapshot, found: Vec::new(), books: Books::default() };
+    let mut recount = Recount { snapshot, policy, found: Vec::new(), books: Books::default() };
     for step in &plan.steps {
         match &step.action {
             Action::SetMode { gpu, mode } => recount.set_mode(*gpu, *mode),
             Action::Place { workload, seats } => recount.place(*workload, seats),
         }
     }
-    recount.limits(policy);
+    recount.limits();
     recount.hosts();
     recount.gpus();
     recount.found
@@ -93,6 +93,7 @@ struct Books {
 
 struct Recount<'a> {
     snapshot: &'a Snapshot,
+    policy: &'a Policy,
     found: Vec<Violation>,
     books: Books,
 }
@@ -104,10 +105,11 @@ impl Recount<'_> {
 
     fn set_mode(&mut self, id: GpuId, mode: SharingMode) {
         let taken = self.books.shares.contains_key(&id);
+        let listed = mode == SharingMode::Exclusive || self.policy.modes.contains(&mode);
         let sound = self.gpu(id).is_some_and(|gpu| {
             gpu.tenants().is_empty() && !taken && gpu.offers().contains(mode.kind())
         });
-        if !sound {
+        if !sound || !listed {
             self.found.push(Violation::BadModeChange(id));
         }
         self.books.modes.insert(id, mode);
@@ -152,21 +154,21 @@ impl Recount<'_> {
                 self.found.push(Violation::NoSuchPlace(workload.id));
                 continue;
             };
-            let demand = workload.demand.gpus.as_ref();
-            if !demand.is_some_and(|demand| as_asked(gpu, demand, *share)) {
-                self.found.push(Violation::NotAsAsked(workload.id));
-            }
             let id = GpuId { node: seat.node, index: *index };
             let mode = self.books.modes.get(&id).copied().unwrap_or(gpu.mode());
+            let demand = workload.demand.gpus.as_ref();
+            if !demand.is_some_and(|demand| as_asked(self.policy, gpu, (mode, *share), demand)) {
+                self.found.push(Violation::NotAsAsked(workload.id));
+            }
             let counts = u64::from(gpu.share_milli(mode, *share));
             *self.books.gpu_milli.entry(workload.owner.clone()).or_default() += counts;
             self.books.shares.entry(id).or_default().push(*share);
         }
     }
 
-    fn limits(&mut self, policy: &Policy) {
+    fn limits(&mut self) {
         for (owner, asked) in &self.books.gpu_milli {
-            let limit = policy.quota(owner).gpu_milli_max.unwrap_or(u64::MAX);
+            let limit = self.policy.quota(owner).gpu_milli_max.unwrap_or(u64::MAX);
             let used = self.snapshot.usage(owner).gpu_milli;
             if *asked > 0 && used.saturating_add(*asked) > limit {
                 self.found.push(Violation::QuotaExceeded(owner.clone()));
@@ -217,25 +219,38 @@ impl Recount<'_> {
 }
 
 /// Whether the share gives at least what was asked, in a kind and on a model that is accepted.
-fn as_asked(gpu: &Gpu, demand: &GpuDemand, share: Share) -> bool {
+fn as_asked(
+    policy: &Policy,
+    gpu: &Gpu,
+    (mode, share): (SharingMode, Share),
+    demand: &GpuDemand,
+) -> bool {
     let model = gpu.model();
-    let named =
-        demand.accepts.is_empty() || demand.accepts.iter().any(|set| set.accepts(&model.name));
+    let accepts = &demand.accepts;
+    let named = accepts.is_empty() || accepts.iter().any(|set| set.accepts(&model.name));
     let kind = share.kind();
     let accepted = demand.modes.contains(kind) || demand.each == GpuAsk::Whole;
     if !named || !accepted || kind.isolation() < demand.isolation {
         return false;
     }
-    let (GpuAsk::Fraction { .. } | GpuAsk::Whole) = &demand.each else {
-        return profile_name(gpu, share)
-            .is_some_and(|name| demand.each == GpuAsk::Profile(name.into()));
-    };
-    let GpuAsk::Fraction { compute_milli, memory_mib } = demand.each else {
-        return share == Share::Exclusive;
+    let (compute_milli, memory_mib) = match &demand.each {
+        GpuAsk::Whole => return share == Share::Exclusive,
+        GpuAsk::Profile(name) => return profile_name(gpu, share) == Some(name.as_str()),
+        // Memory that is not said follows compute; what is said comes without the context.
+        GpuAsk::Fraction { compute_milli, memory_mib: 0 } => {
+            (*compute_milli, model.memory_mib.saturating_mul(u64::from(*compute_milli)) / 1000)
+        }
+        GpuAsk::Fraction { compute_milli, memory_mib } => {
+            (*compute_milli, memory_mib.saturating_add(model.context_mib))
+        }
     };
     match share {
-        Share::Exclusive => compute_milli <= 1000 && memory_mib <= model.memory_mib,
-        Share::TimeSlice { memory_mib: held } => held >= memory_mib,
+        Share::Exclusive => {
+            policy.modes.contains(&mode) && compute_milli <= 1000 && memory_mib <= model.memory_mib
+        }
+        Share::TimeSlice { memory_mib: held } => {
+            held >= memory_mib && u64::from(compute_milli) * u64::from(mode.tenants_max()) <= 1000
+        }
         Share::Mps { compute_milli: cap, memory_mib: held }
         | Share::MemoryCapped { compute_milli: cap, memory_mib: held } => {
             held >= memory_mib && cap == compute_milli
@@ -243,7 +258,8 @@ fn as_asked(gpu: &Gpu, demand: &GpuDemand, share: Share) -> bool {
         Share::Mig { profile, .. } => model.mig.as_ref().is_some_and(|geometry| {
             geometry.profile(profile).is_some_and(|found| {
                 let slices = u64::from(geometry.compute_slices);
-                model.instance_memory_mib(found) >= memory_mib
+                let said = matches!(demand.each, GpuAsk::Fraction { memory_mib: 1.., .. });
+                (!said || model.instance_memory_mib(found) >= memory_mib)
                     && u64::from(found.compute_slices) * 1000 >= u64::from(compute_milli) * slices
             })
         }),
@@ -264,6 +280,9 @@ fn mig_is_sound(gpu: &Gpu, shares: &[Share]) -> bool {
         let Some(profile) = geometry.profile(*index) else { return false };
         let count = counts.entry(index.0).or_default();
         *count += 1;
+        if !profile.starts.contains(start) || *count > profile.instances_max {
+            return false;
+        }
         for slice in *start..*start + profile.memory_slices {
             if taken & (1 << slice) != 0 || slice >= geometry.memory_slices {
                 return false;
@@ -271,9 +290,6 @@ fn mig_is_sound(gpu: &Gpu, shares: &[Share]) -> bool {
             taken |= 1 << slice;
         }
         compute += u32::from(profile.compute_slices);
-        if !profile.starts.contains(start) || *count > profile.instances_max {
-            return false;
-        }
     }
     compute <= u32::from(geometry.compute_slices)
 }

@@ -76,21 +76,17 @@ impl<'a> Cycle<'a> {
 
     fn try_start(&mut self, workload: &Arc<Workload>) -> Result<Vec<Step>, Refusal> {
         self.within_limits(workload)?;
-        self.promise_to_head();
         if let (Some(head), false) = (&self.head, self.policy.backfill) {
-            let until_ms = self.promise.as_ref().map_or(u64::MAX, |promise| promise.starts_ms);
-            return Err(Refusal::KeptForHead { head: head.id, until_ms });
+            return Err(Refusal::BehindHead { head: head.id });
         }
         let columns = self.memo.columns(workload);
-        if workload.members > 1 {
-            self.ever(workload, &columns)?;
-        }
+        self.ever(workload, &columns)?;
+        self.promise_to_head();
         let seated = self.seat_all(workload, &columns, self.end_ms(workload));
         match seated.and_then(|tentative| self.within_quota(workload, tentative)) {
             Ok(tentative) => Ok(self.start(workload, tentative)),
             Err(refusal) if refusal.is_of_limits() => Err(refusal),
             Err(refusal) => {
-                self.ever(workload, &columns)?;
                 if self.head.is_none() {
                     self.head = Some(Arc::clone(workload));
                 }
@@ -299,7 +295,7 @@ impl<'a> Cycle<'a> {
     }
 
     fn end_ms(&self, workload: &Workload) -> u64 {
-        expected_end_ms(self.snapshot.now_ms, workload.time_limit_ms, self.policy)
+        expected_end_ms(self.snapshot.now_ms, workload, self.policy)
     }
 }
 

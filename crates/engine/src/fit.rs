@@ -8,7 +8,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use model::{
-    Demand, Gpu, GpuAsk, GpuDemand, ModelSet, Node, Refusal, Share, SharingKind, SharingMode,
+    Demand, Gpu, GpuAsk, GpuDemand, ModeSet, ModelSet, Node, Refusal, Share, SharingKind,
+    SharingMode,
 };
 
 use crate::mig::best_start;
@@ -144,7 +145,14 @@ fn closed(gpu: &Gpu, demand: &GpuDemand, modes: &[SharingMode]) -> Refusal {
         }
         (GpuAsk::Whole, _) => Refusal::Occupied { tenants: gpu.tenants().len() as u32 },
         (_, Some(mode)) => Refusal::Mode { asked: mode.kind(), in_force: gpu.mode().kind() },
-        (_, None) => Refusal::NoMode { asked: demand.isolation },
+        (_, None) => {
+            let listed: Vec<SharingKind> = modes.iter().map(|mode| mode.kind()).collect();
+            Refusal::NoMode {
+                accepted: demand.modes,
+                isolation: demand.isolation,
+                offered: gpu.offers().and(ModeSet::of(&listed)),
+            }
+        }
     }
 }
 
@@ -160,6 +168,10 @@ fn share(gpu: &Gpu, mode: SharingMode, ask: &GpuAsk) -> Result<Share, Refusal> {
         0 => gpu.model().memory_mib.saturating_mul(u64::from(compute_milli)) / 1000,
         asked => asked.saturating_add(gpu.model().context_mib),
     };
+    let (total_mib, context_mib) = (gpu.model().memory_mib, gpu.model().context_mib);
+    if memory_mib == 0 && compute_milli > 0 && total_mib > 0 && booked_mib < context_mib {
+        return Err(Refusal::BelowContext { share_mib: booked_mib, context_mib });
+    }
     match mode {
         SharingMode::Exclusive => whole(gpu, compute_milli, booked_mib),
         SharingMode::Mps { .. } => Ok(Share::Mps { compute_milli, memory_mib: booked_mib }),
@@ -212,14 +224,17 @@ fn mig_profile(gpu: &Gpu, name: &str) -> Result<Share, Refusal> {
 fn mig_fraction(gpu: &Gpu, compute_milli: u32, memory_mib: u64) -> Result<Share, Refusal> {
     let model = gpu.model();
     let Some(geometry) = &model.mig else {
-        return Err(Refusal::MigProfile { profile: String::new(), model: model.name.clone() });
+        return Err(Refusal::MigProfile {
+            profile: "MIG instance".to_string(),
+            model: model.name.clone(),
+        });
     };
     let layout = gpu.layout();
     let slices = u64::from(geometry.compute_slices);
     let mut enough: Vec<_> = geometry
         .indexed()
         .filter(|(_, profile)| {
-            !profile.name.contains('+')
+            profile.is_plain()
                 && u64::from(profile.compute_slices) * 1000 >= u64::from(compute_milli) * slices
                 && model.instance_memory_mib(profile) >= memory_mib
         })
@@ -254,11 +269,8 @@ fn wrong_model(accepts: Option<&ModelSet>, gpu: Option<&Gpu>) -> Refusal {
 /// A refusal of the last alternative of GPU models, said of all of them.
 pub(crate) fn for_all_alternatives(refusal: Refusal, demand: &Demand) -> Refusal {
     let alternatives = demand.gpus.as_ref().map_or(&[][..], |gpus| &gpus.accepts);
-    match refusal {
-        Refusal::GpuModel { offered, .. } if alternatives.len() > 1 => {
-            let names: Vec<String> = alternatives.iter().map(ToString::to_string).collect();
-            Refusal::GpuModel { asked: names.join(" or "), offered }
-        }
-        other => other,
-    }
+    let Refusal::GpuModel { offered, asked } = refusal else { return refusal };
+    let names: Vec<String> = alternatives.iter().map(ToString::to_string).collect();
+    let asked = if names.len() > 1 { names.join(" or ") } else { asked };
+    Refusal::GpuModel { asked, offered }
 }

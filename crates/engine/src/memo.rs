@@ -19,7 +19,10 @@ use crate::fit::Pick;
 use crate::placement::{Key, Scorer};
 use crate::scores::{ChangeLog, FEASIBLE, Scores, closeness};
 
-/// Most scores kept (8 bytes each).
+/// Most kinds of demand kept.
+const COLUMNS_MAX: usize = 1 << 18;
+
+/// Most scores kept (8 bytes each); the scores of one column are kept in any case.
 const SCORES_MAX: usize = 16 << 20;
 
 /// A kind of demand: a position among the memo's columns.
@@ -37,6 +40,8 @@ pub(crate) struct Memo {
     changes: ChangeLog,
     /// Plans made so far.
     cycle: u64,
+    /// Scores kept in all columns.
+    kept: usize,
     picks: Vec<Pick>,
 }
 
@@ -74,6 +79,7 @@ impl Memo {
             idle: BTreeMap::new(),
             changes: ChangeLog::default(),
             cycle: 0,
+            kept: 0,
             picks: Vec::new(),
         }
     }
@@ -115,24 +121,35 @@ impl Memo {
         id
     }
 
-    /// Drops the columns that have not been asked for longest, down to half of what may be kept,
-    /// once there is more; only between plans, since columns are named by position.
+    /// Starts over once there are too many kinds of demand; only between plans, since columns are
+    /// named by position.
     pub(crate) fn bound(&mut self) {
         self.cycle += 1;
-        let mut size: usize = self.columns.iter().map(Column::size).sum();
-        if size <= SCORES_MAX {
-            return;
+        if self.columns.len() > COLUMNS_MAX {
+            self.columns.clear();
+            self.keys.clear();
+            self.idle.clear();
+            self.kept = 0;
         }
-        let mut columns = core::mem::take(&mut self.columns);
-        columns.sort_by_key(|column| column.asked);
-        columns.retain(|column| {
-            let keep = size <= SCORES_MAX / 2;
-            size -= if keep { 0 } else { column.size() };
-            keep
-        });
-        self.keys = (0..).map(ColumnId).zip(&columns).map(|(id, c)| (c.key.clone(), id)).collect();
-        self.columns = columns;
-        self.idle.clear();
+    }
+
+    /// Makes room for the scores of a column that has none: empties those that have not been asked
+    /// for longest, down to half of what may be kept.
+    fn make_room(&mut self) {
+        let nodes = self.fleet.nodes().len();
+        if self.kept + nodes > SCORES_MAX {
+            let mut oldest: Vec<_> =
+                self.columns.iter_mut().filter(|column| column.size() > 0).collect();
+            oldest.sort_by_key(|column| column.asked);
+            for column in oldest {
+                if self.kept <= SCORES_MAX / 2 {
+                    break;
+                }
+                self.kept -= column.size();
+                (column.scores, column.starts) = (Scores::default(), Scores::default());
+            }
+        }
+        self.kept += nodes;
     }
 
     /// The best node outside `kept` and its score; or, if no node can hold the demand, what the
@@ -294,6 +311,9 @@ impl Memo {
     }
 
     fn catch_up(&mut self, column: ColumnId) {
+        if self.columns[column.0].scores.len() == 0 {
+            self.make_room();
+        }
         let Self { fleet, scorer, columns, changes, picks, .. } = self;
         let Column { key, scores, .. } = &mut columns[column.0];
         let nodes = fleet.nodes();
@@ -306,6 +326,9 @@ impl Memo {
     }
 
     fn catch_up_starts(&mut self, column: ColumnId) {
+        if self.columns[column.0].starts.len() == 0 {
+            self.make_room();
+        }
         let Self { fleet, scorer, columns, changes, picks, .. } = self;
         let Column { key, starts, .. } = &mut columns[column.0];
         let nodes = fleet.nodes();

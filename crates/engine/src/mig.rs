@@ -29,7 +29,7 @@ pub fn best_start(geometry: &MigGeometry, layout: &MigLayout, asked: ProfileInde
 /// double-memory 1g on GPUs that are lopsided already. Media-engine (`+me`) variants are left out:
 /// they fit where their plain profile fits.
 pub(crate) fn openness(geometry: &MigGeometry, layout: &MigLayout) -> i64 {
-    let plain = geometry.indexed().filter(|(_, profile)| !profile.name.contains('+'));
+    let plain = geometry.indexed().filter(|(_, profile)| profile.is_plain());
     let placements = plain.map(|(index, profile)| {
         let free = geometry.free_starts(layout, index).count_ones();
         i64::from(free) * i64::from(profile.memory_slices)

@@ -4,10 +4,8 @@
 //! of its parts of all GPUs and of all vCPUs, divided by the owner's weight. What the plan grants
 //! counts at once, so owners of equal standing take turns within one plan.
 
-use alloc::collections::btree_set;
+use alloc::collections::{BTreeMap, BTreeSet, btree_set};
 use alloc::vec::Vec;
-use core::cmp::Ordering;
-use core::iter::Peekable;
 
 use model::{Owner, Policy, Snapshot, Usage, WorkloadId};
 
@@ -16,88 +14,103 @@ pub(crate) struct Queue<'a> {
     capacity: Usage,
     /// Lanes of one owner and priority each; sorted by priority from high to low.
     lanes: Vec<Lane<'a>>,
-    owners: Vec<Account<'a>>,
+    /// Lanes of the priority in turn that have entries left, the next one first.
+    turn: BTreeSet<Standing>,
+    /// First lane of the priorities after that.
+    later: usize,
+    accounts: BTreeMap<&'a Owner, Account>,
 }
 
 struct Lane<'a> {
     priority: i32,
-    account: usize,
-    entries: Peekable<btree_set::Iter<'a, (u64, WorkloadId)>>,
+    owner: &'a Owner,
+    entries: btree_set::Iter<'a, (u64, WorkloadId)>,
+    /// Its place in `turn`, while it has one.
+    standing: Option<Standing>,
 }
 
-struct Account<'a> {
-    owner: &'a Owner,
+/// Weighted dominant share of the owner, then the age of the lane's first entry, then the lane.
+type Standing = (u128, (u64, WorkloadId), usize);
+
+struct Account {
     weight: u64,
     usage: Usage,
+    /// The owner's lane in turn.
+    lane: Option<usize>,
 }
 
 impl<'a> Queue<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, policy: &Policy) -> Self {
-        let mut owners: Vec<Account<'a>> = Vec::new();
+        let mut accounts = BTreeMap::new();
         let mut lanes = Vec::new();
         for (priority, owner, entries) in snapshot.lanes() {
-            let known = owners.iter().position(|account| account.owner == owner);
-            let account = known.unwrap_or(owners.len());
-            if known.is_none() {
+            accounts.entry(owner).or_insert_with(|| {
                 let weight = u64::from(policy.quota(owner).weight.max(1));
-                owners.push(Account { owner, weight, usage: snapshot.usage(owner) });
-            }
-            lanes.push(Lane { priority, account, entries: entries.iter().peekable() });
+                Account { weight, usage: snapshot.usage(owner), lane: None }
+            });
+            lanes.push(Lane { priority, owner, entries: entries.iter(), standing: None });
         }
-        Self { capacity: snapshot.capacity(), lanes, owners }
+        let (turn, later) = (BTreeSet::new(), 0);
+        Self { capacity: snapshot.capacity(), lanes, turn, later, accounts }
     }
 
     /// The next workload in line.
     pub(crate) fn next(&mut self) -> Option<WorkloadId> {
-        self.lanes.retain_mut(|lane| lane.entries.peek().is_some());
-        let priority = self.lanes.first()?.priority;
-        let rivals = self.lanes.iter().take_while(|lane| lane.priority == priority).count();
-        let mut first = 0;
-        for other in 1..rivals {
-            if self.goes_before(other, first) {
-                first = other;
-            }
+        if self.turn.is_empty() {
+            self.take_next_priority();
         }
-        self.lanes.get_mut(first)?.entries.next().map(|(_, id)| *id)
+        let (_, (_, id), lane) = self.turn.pop_first()?;
+        self.lanes[lane].standing = None;
+        self.lanes[lane].entries.next();
+        self.stand(lane);
+        Some(id)
     }
 
     /// What an owner uses, the plan's grants included.
     pub(crate) fn usage(&self, owner: &Owner) -> Usage {
-        let account = self.owners.iter().find(|account| account.owner == owner);
-        account.map(|account| account.usage).unwrap_or_default()
+        self.accounts.get(owner).map(|account| account.usage).unwrap_or_default()
     }
 
     /// Counts a grant of the plan towards its owner.
     pub(crate) fn charge(&mut self, owner: &Owner, usage: Usage) {
-        if let Some(account) = self.owners.iter_mut().find(|account| account.owner == owner) {
-            account.usage = account.usage.plus(usage);
+        let Some(account) = self.accounts.get_mut(owner) else { return };
+        account.usage = account.usage.plus(usage);
+        if let Some(lane) = account.lane {
+            if let Some(standing) = self.lanes[lane].standing.take() {
+                self.turn.remove(&standing);
+            }
+            self.stand(lane);
         }
     }
 
-    fn goes_before(&mut self, one: usize, other: usize) -> bool {
-        let (left, right) = (self.account(one), self.account(other));
-        // Shares are compared as fractions, a / w < b / v being a · v < b · w.
-        let fairness = (self.dominant(left) * u128::from(right.weight))
-            .cmp(&(self.dominant(right) * u128::from(left.weight)));
-        match fairness {
-            Ordering::Less => true,
-            Ordering::Greater => false,
-            Ordering::Equal => self.age(one) < self.age(other),
+    fn take_next_priority(&mut self) {
+        let Some(first) = self.lanes.get(self.later) else { return };
+        let priority = first.priority;
+        while self.lanes.get(self.later).is_some_and(|lane| lane.priority == priority) {
+            if let Some(account) = self.accounts.get_mut(self.lanes[self.later].owner) {
+                account.lane = Some(self.later);
+            }
+            self.stand(self.later);
+            self.later += 1;
         }
     }
 
-    fn account(&self, lane: usize) -> &Account<'a> {
-        &self.owners[self.lanes[lane].account]
+    /// Gives a lane its place among those in turn, if it has entries left.
+    fn stand(&mut self, lane: usize) {
+        let Some(first) = self.lanes[lane].entries.clone().next() else { return };
+        let standing = (self.share(self.lanes[lane].owner), *first, lane);
+        self.lanes[lane].standing = Some(standing);
+        self.turn.insert(standing);
     }
 
-    fn age(&mut self, lane: usize) -> Option<(u64, WorkloadId)> {
-        self.lanes[lane].entries.peek().map(|entry| **entry)
-    }
-
-    /// Dominant share of the fleet in billionths.
-    fn dominant(&self, account: &Account<'_>) -> u128 {
-        let part = |used: u64, all: u64| u128::from(used) * 1_000_000_000 / u128::from(all.max(1));
-        part(account.usage.gpu_milli, self.capacity.gpu_milli)
-            .max(part(account.usage.cpu_milli, self.capacity.cpu_milli))
+    /// An owner's dominant share of the fleet over its weight, in 10⁻¹⁸.
+    fn share(&self, owner: &Owner) -> u128 {
+        let Some(account) = self.accounts.get(owner) else { return 0 };
+        let part = |used: u64, all: u64| {
+            u128::from(used) * 1_000_000_000_000_000_000 / u128::from(all.max(1))
+        };
+        let gpus = part(account.usage.gpu_milli, self.capacity.gpu_milli);
+        let cpus = part(account.usage.cpu_milli, self.capacity.cpu_milli);
+        gpus.max(cpus) / u128::from(account.weight)
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use model::{MixShape, Plan, Policy, Snapshot};
+use model::{MixShape, Placement, Plan, Policy, Snapshot};
 
 use crate::cycle::Cycle;
 use crate::memo::Memo;
@@ -38,7 +38,8 @@ impl Planner {
 
     /// What is remembered of this fleet and this mix, brought up to date; or a fresh start.
     fn recall(&mut self, snapshot: &Snapshot) -> Memo {
-        let observed = match self.policy.mix.is_empty() {
+        let looks_ahead = matches!(self.policy.placement, Placement::Fgd | Placement::Hotpot);
+        let observed = match self.policy.mix.is_empty() && looks_ahead {
             true => mix::of_snapshot(snapshot),
             false => Vec::new(),
         };

@@ -51,6 +51,9 @@ impl Catalogue {
             let reserved_mib: u64 = row.number(2, "reserved_mib")?;
             let memory_mib: u64 = row.number(1, "memory_mib")?;
             let mig = geometries.get(row.field(4)).cloned();
+            if mig.is_none() && !row.field(4).is_empty() {
+                return Err(row.error("mig_product", row.field(4)));
+            }
             let mut modes = ModeSet::of(&[
                 SharingKind::Exclusive,
                 SharingKind::TimeSlice,

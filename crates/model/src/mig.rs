@@ -34,6 +34,11 @@ pub struct MigProfile {
 }
 
 impl MigProfile {
+    /// Whether it is not a media-engine variant (`+me`).
+    pub fn is_plain(&self) -> bool {
+        !self.name.contains('+')
+    }
+
     /// Memory slices that an instance starting at `start` occupies, one bit each.
     pub fn mask(&self, start: u8) -> u16 {
         ((1u16 << self.memory_slices) - 1) << start
@@ -95,7 +100,7 @@ impl MigGeometry {
         (0..=u8::MAX).map(ProfileIndex).zip(&self.profiles)
     }
 
-    /// Whether an instance fits beside those in `layout`: the only definition.
+    /// Whether an instance fits beside those in `layout`; see [`MigGeometry::free_starts`].
     ///
     /// # Errors
     /// [`Refusal::MigPlacement`] with the profile's name, if the start is not legal, the slices are
@@ -104,16 +109,11 @@ impl MigGeometry {
         let refusal = || Refusal::MigPlacement {
             profile: self.profile(asked).map_or_else(String::new, |p| p.name.clone()),
         };
-        let Some(profile) = self.profile(asked) else { return Err(refusal()) };
-        let (taken, compute, same) = self.occupancy(layout, asked);
-        let fits = profile.starts.contains(&start)
-            && taken & profile.mask(start) == 0
-            && compute + profile.compute_slices <= self.compute_slices
-            && same < profile.instances_max;
-        if fits { Ok(()) } else { Err(refusal()) }
+        let free = self.free_starts(layout, asked) & 1u16.checked_shl(start.into()).unwrap_or(0);
+        if free != 0 { Ok(()) } else { Err(refusal()) }
     }
 
-    /// Legal starts at which `asked` still fits beside `layout`, ascending.
+    /// Legal starts at which `asked` still fits beside `layout`, as a set of bits.
     pub fn free_starts(&self, layout: &MigLayout, asked: ProfileIndex) -> u16 {
         let Some(profile) = self.profile(asked) else { return 0 };
         let (taken, compute, same) = self.occupancy(layout, asked);
@@ -132,7 +132,7 @@ impl MigGeometry {
         layout.instances.iter().map(slices).sum()
     }
 
-    /// Every layout that fits, the empty one included, without `+me` profiles and without doubles.
+    /// Every layout that fits, the empty one included, without `+me` profiles, each layout once.
     ///
     /// A few hundred values: meant for tests and for planning changes of layout, not for each
     /// decision.
@@ -145,13 +145,13 @@ impl MigGeometry {
     /// Whether no further instance (without `+me`) fits beside `layout`.
     pub fn is_maximal(&self, layout: &MigLayout) -> bool {
         self.indexed()
-            .filter(|(_, profile)| !profile.name.contains('+'))
+            .filter(|(_, profile)| profile.is_plain())
             .all(|(index, _)| self.free_starts(layout, index) == 0)
     }
 
     fn extend_layouts(&self, layout: MigLayout, from: u8, found: &mut Vec<MigLayout>) {
         for (index, profile) in self.indexed() {
-            if profile.name.contains('+') {
+            if !profile.is_plain() {
                 continue;
             }
             for start in profile.starts.iter().copied().filter(|start| *start >= from) {

@@ -141,7 +141,7 @@ impl Node {
     /// Changes the mode of an idle GPU.
     ///
     /// # Errors
-    /// As [`Gpu::set_mode`]; [`Refusal::GpuCount`] if the node has no such GPU.
+    /// As [`Gpu::set_mode`]; [`Refusal::NoSuchPlace`] if the node has no such GPU.
     pub fn set_mode(&mut self, gpu: u8, mode: SharingMode) -> Result<(), Refusal> {
         let found = self.gpus.get_mut(usize::from(gpu)).ok_or(no_such_gpu(gpu))?;
         let before = found.mode();

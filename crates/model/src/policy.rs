@@ -29,7 +29,7 @@ pub enum Placement {
     Spread,
     /// Free GPU memory and affinity with the tenants already there, weighted.
     Weighted {
-        /// Weight of the node's free GPU memory ratio after placement, in thousandths.
+        /// Weight of the free memory ratio of the picked GPUs after placement, in thousandths.
         memory_weight_milli: i32,
         /// Weight of the mean affinity with the tenants on the chosen GPUs, in thousandths.
         affinity_weight_milli: i32,
@@ -141,8 +141,8 @@ impl AffinityMatrix {
 
 impl Default for AffinityMatrix {
     /// Unlike classes go well together, two heavy or two latency-bound ones do not: a mostly idle
-    /// service leaves its GPU to batch work, two trainings take from each other. Signs follow the
-    /// measured pairs in `docs/policy.md`; the sizes are a convention.
+    /// service leaves its GPU to batch work, two trainings take from each other. The sizes are a
+    /// convention, to be replaced by measured interference.
     fn default() -> Self {
         let mut matrix = Self([[0; 4]; 4]);
         matrix.set(Class::Training, Class::Training, -1000);
@@ -193,6 +193,8 @@ pub struct Policy {
     /// Weights of the placement `hotpot`.
     pub hotpot: HotpotTerms,
     /// What is expected to come; empty means that it is read off the snapshot's own workloads.
+    /// Scores change with the mix, so whoever plans cycle after cycle should give one that moves
+    /// slowly: then a planner can use what it remembers.
     pub mix: Vec<MixShape>,
     /// Sharing modes in the order in which an idle GPU is put into one, with their limits. A whole
     /// GPU for a fraction comes last wherever it stands in the list.

@@ -7,7 +7,7 @@ use core::fmt;
 use serde::Serialize;
 
 use crate::id::WorkloadId;
-use crate::sharing::{Isolation, SharingKind};
+use crate::sharing::{Isolation, ModeSet, SharingKind};
 
 /// Why a workload waits, or why a node or GPU cannot hold it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -67,6 +67,13 @@ pub enum Refusal {
         /// MiB left.
         offered_mib: u64,
     },
+    /// The share's memory, in proportion to its compute, is less than a CUDA context takes.
+    BelowContext {
+        /// MiB that the share comes to.
+        share_mib: u64,
+        /// MiB that a context takes.
+        context_mib: u64,
+    },
     /// The mode's limit of tenants on one GPU is reached.
     Tenants {
         /// The limit.
@@ -79,10 +86,14 @@ pub enum Refusal {
         /// Mode in force.
         in_force: SharingKind,
     },
-    /// No sharing mode that the node can enforce is acceptable to the workload.
+    /// No sharing mode that the GPU offers is acceptable.
     NoMode {
-        /// Isolation that the workload insists on.
-        asked: Isolation,
+        /// Modes that the workload accepts.
+        accepted: ModeSet,
+        /// Isolation that it insists on.
+        isolation: Isolation,
+        /// Modes that the GPU offers and the policy lists.
+        offered: ModeSet,
     },
     /// No legal placement is free for the MIG profile.
     MigPlacement {
@@ -135,6 +146,16 @@ pub enum Refusal {
         /// When the head is expected to start there, in ms of the caller's clock.
         until_ms: u64,
     },
+    /// Stands behind the head of the queue, and the policy lets nobody go ahead.
+    BehindHead {
+        /// The workload at the head.
+        head: WorkloadId,
+    },
+    /// Is not in the queue: it runs elsewhere, has finished or was never submitted.
+    NotWaiting {
+        /// The workload.
+        workload: WorkloadId,
+    },
     /// Stands too far back in the queue to be looked at in this cycle.
     BeyondDepth {
         /// Workloads looked at in one cycle.
@@ -168,7 +189,7 @@ impl Refusal {
             Self::GpuCount { .. } => "GPU count",
             Self::Occupied { .. } => "GPU occupied",
             Self::Compute { .. } => "GPU compute",
-            Self::GpuMemory { .. } => "GPU memory",
+            Self::GpuMemory { .. } | Self::BelowContext { .. } => "GPU memory",
             Self::Tenants { .. } => "tenants",
             Self::Mode { .. } | Self::NoMode { .. } => "sharing mode",
             Self::MigPlacement { .. } => "MIG placement",
@@ -177,6 +198,8 @@ impl Refusal {
             Self::ArrayLimit { .. } => "array limit",
             Self::Gang { .. } | Self::GangTooLarge { .. } => "gang",
             Self::KeptForHead { .. } => "kept for head",
+            Self::BehindHead { .. } => "behind head",
+            Self::NotWaiting { .. } => "not waiting",
             Self::BeyondDepth { .. } => "queue depth",
             Self::Never { .. } => "never",
         }
@@ -194,25 +217,29 @@ impl Refusal {
     /// How near the refused place came to holding the workload: the greater, the nearer.
     ///
     /// The first part ranks the kinds from "wrong machine" to "a little more would do"; the second
-    /// is the offered amount, comparable within one kind.
+    /// is the offered part of what was asked, in millionths where both are amounts.
     pub fn nearness(&self) -> (u8, u64) {
         match self {
             Self::NoSuchPlace { .. } | Self::GpuModel { .. } => (0, 0),
-            Self::MigProfile { .. } | Self::NoMode { .. } => (1, 0),
+            Self::MigProfile { .. } | Self::NoMode { .. } | Self::BelowContext { .. } => (1, 0),
             Self::Mode { .. } => (2, 0),
             Self::Occupied { tenants } => (3, u64::from(u32::MAX - tenants)),
             Self::Tenants { .. } => (4, 0),
             Self::MigPlacement { .. } => (5, 0),
-            Self::Compute { offered_milli, .. } => (6, u64::from(*offered_milli)),
-            Self::GpuMemory { offered_mib, .. } => (6, *offered_mib),
+            Self::Compute { asked_milli, offered_milli } => {
+                (6, part(u64::from(*asked_milli), u64::from(*offered_milli)))
+            }
+            Self::GpuMemory { asked_mib, offered_mib } => (6, part(*asked_mib, *offered_mib)),
             Self::GpuCount { offered, .. } => (7, u64::from(*offered)),
-            Self::Cpu { offered_milli, .. } => (8, *offered_milli),
-            Self::NodeMemory { offered_mib, .. } => (8, *offered_mib),
+            Self::Cpu { asked_milli, offered_milli } => (8, part(*asked_milli, *offered_milli)),
+            Self::NodeMemory { asked_mib, offered_mib } => (8, part(*asked_mib, *offered_mib)),
             Self::Quota { .. }
             | Self::ArrayLimit { .. }
             | Self::Gang { .. }
             | Self::GangTooLarge { .. }
             | Self::KeptForHead { .. }
+            | Self::BehindHead { .. }
+            | Self::NotWaiting { .. }
             | Self::BeyondDepth { .. }
             | Self::Never { .. } => (9, 0),
         }
@@ -250,15 +277,20 @@ impl fmt::Display for Refusal {
             Self::GpuMemory { asked_mib, offered_mib } => {
                 write!(f, "GPU memory: asks {asked_mib} MiB, free {offered_mib} MiB")
             }
+            Self::BelowContext { share_mib, context_mib } => write!(
+                f,
+                "GPU memory: the share comes to {share_mib} MiB, a CUDA context takes {context_mib}"
+            ),
             Self::Tenants { tenants_max } => {
                 write!(f, "tenants: the limit of {tenants_max} on this GPU is reached")
             }
             Self::Mode { asked, in_force } => {
                 write!(f, "mode: needs {asked}, the GPU is shared by {in_force}")
             }
-            Self::NoMode { asked } => {
-                write!(f, "mode: none that the node offers is accepted (isolation {asked})")
-            }
+            Self::NoMode { accepted, isolation, offered } => write!(
+                f,
+                "mode: accepts {accepted} with isolation {isolation}, the GPU offers {offered}"
+            ),
             Self::MigPlacement { profile } => {
                 write!(f, "MIG: no placement free for {profile}")
             }
@@ -282,12 +314,21 @@ impl fmt::Display for Refusal {
             Self::KeptForHead { head, until_ms } => {
                 write!(f, "fits only on nodes kept for {head}, expected to start at {until_ms} ms")
             }
+            Self::BehindHead { head } => {
+                write!(f, "stands behind {head}, and the policy lets nobody go ahead")
+            }
+            Self::NotWaiting { workload } => write!(f, "{workload} is not in the queue"),
             Self::BeyondDepth { depth } => {
                 write!(f, "not looked at: more than {depth} workloads are ahead in the queue")
             }
             Self::Never { because } => write!(f, "can never run here: {because}"),
         }
     }
+}
+
+/// The offered part of what was asked, in millionths.
+fn part(asked: u64, offered: u64) -> u64 {
+    (u128::from(offered) * 1_000_000 / u128::from(asked.max(1))) as u64
 }
 
 /// Prints thousandths as a decimal number without trailing zeros.

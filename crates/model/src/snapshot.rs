@@ -158,10 +158,13 @@ impl Snapshot {
     /// * `until_ms` — when it is expected to leave.
     ///
     /// # Errors
-    /// The first thing that does not fit; the snapshot is then unchanged. A workload that does not
-    /// wait is left alone: the same placement carried out twice is no error.
+    /// The first thing that does not fit, or [`Refusal::NotWaiting`]; the snapshot is then unchanged.
+    /// That it runs on these seats already is no error.
     pub fn place(&mut self, id: WorkloadId, seats: &[Seat], until_ms: u64) -> Result<(), Refusal> {
-        let Some(workload) = self.waiting.get(&id).cloned() else { return Ok(()) };
+        let Some(workload) = self.waiting.get(&id).cloned() else {
+            let here = self.running.get(&id).is_some_and(|running| running.seats == seats);
+            return if here { Ok(()) } else { Err(Refusal::NotWaiting { workload: id }) };
+        };
         let before = self.free_milli(seats);
         for (at, seat) in seats.iter().enumerate() {
             if let Err(refusal) = self.fleet.admit(&workload, seat, until_ms) {
@@ -200,9 +203,15 @@ impl Snapshot {
     fn count(&mut self, workload: &Workload, usage: Usage, add: bool) {
         let of_owner = self.usage.entry(workload.owner.clone()).or_default();
         *of_owner = if add { of_owner.plus(usage) } else { of_owner.minus(usage) };
+        if *of_owner == Usage::default() {
+            self.usage.remove(&workload.owner);
+        }
         if let Some(member) = workload.array {
             let running = self.arrays.entry(member.array).or_default();
             *running = if add { *running + 1 } else { running.saturating_sub(1) };
+            if *running == 0 {
+                self.arrays.remove(&member.array);
+            }
         }
     }
 

@@ -9,7 +9,8 @@ use crate::workload::Workload;
 pub struct Arrival {
     /// When it is submitted.
     pub at_ms: u64,
-    /// How long it runs once started; `None` means that it never leaves.
+    /// How long it runs once started, its time limit aside; `None` means that it never leaves by
+    /// itself.
     pub runs_ms: Option<u64>,
     /// What it is. Its `id` is set to its position when a trace is replayed.
     pub workload: Workload,

@@ -68,7 +68,7 @@ pub struct Workload {
     pub members: u32,
     /// Set for a task of an array.
     pub array: Option<ArrayMember>,
-    /// Latency that a service must keep, if it has a target.
+    /// Latency that a service must keep, if it has a target; recorded, nothing decides by it yet.
     pub latency_target_ms: Option<u32>,
 }
 
@@ -186,27 +186,6 @@ impl Demand {
     /// Thousandths of GPUs asked in all, as far as the demand says.
     pub fn gpu_milli(&self) -> u64 {
         self.gpus.as_ref().map_or(0, |g| u64::from(g.count) * u64::from(g.each_milli()))
-    }
-}
-
-impl fmt::Display for Demand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} mCPU, {} MiB", self.cpu_milli, self.memory_mib)?;
-        let Some(gpus) = &self.gpus else { return Ok(()) };
-        write!(f, ", {} × ", gpus.count)?;
-        match &gpus.each {
-            GpuAsk::Whole => f.write_str("whole GPU"),
-            GpuAsk::Profile(name) => write!(f, "MIG {name}"),
-            GpuAsk::Fraction { compute_milli, memory_mib: 0 } => {
-                write!(f, "{compute_milli}/1000 GPU")
-            }
-            GpuAsk::Fraction { compute_milli: 0, memory_mib } => {
-                write!(f, "{memory_mib} MiB of a GPU")
-            }
-            GpuAsk::Fraction { compute_milli, memory_mib } => {
-                write!(f, "{compute_milli}/1000 and {memory_mib} MiB of a GPU")
-            }
-        }
     }
 }
 

@@ -144,11 +144,16 @@ fn a_mode_is_changed_on_an_idle_gpu_only() {
 fn a_mode_is_set_only_where_node_and_model_can() {
     let mut catalogue = Catalogue::shipped().expect("the shipped tables");
     let mut no_mig = Gpu::idle(catalogue.get_or_enter("t4"), ModeSet::ALL);
-    let refusal = Err(Refusal::NoMode { asked: Isolation::Hard });
-    assert_eq!(no_mig.set_mode(SharingMode::Mig), refusal, "the model has none");
+    let refusal = |offered| {
+        let accepted = ModeSet::of(&[SharingKind::Mig]);
+        Err(Refusal::NoMode { accepted, isolation: Isolation::None, offered })
+    };
+    let offered = no_mig.offers();
+    assert_eq!(no_mig.set_mode(SharingMode::Mig), refusal(offered), "the model has none");
     let offers = ModeSet::of(&[SharingKind::Mps]);
     let mut only_mps = Gpu::idle(catalogue.get_or_enter("a100-80gb"), offers);
-    assert_eq!(only_mps.set_mode(SharingMode::Mig), refusal, "the node does not offer it");
+    let offered = only_mps.offers();
+    assert_eq!(only_mps.set_mode(SharingMode::Mig), refusal(offered), "the node does not offer it");
     assert_eq!(only_mps.offers(), offers.with(SharingKind::Exclusive), "exclusive is always there");
 }
 

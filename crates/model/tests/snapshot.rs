@@ -77,7 +77,8 @@ fn placing_twice_does_no_harm() {
     snapshot.place(WorkloadId(1), &[whole(0, 0)], 5000).expect("room");
     let once = snapshot.clone();
     snapshot.place(WorkloadId(1), &[whole(0, 0)], 5000).expect("the same once more");
-    snapshot.place(WorkloadId(1), &[whole(1, 1)], 5000).expect("it does not wait any more");
+    let elsewhere = snapshot.place(WorkloadId(1), &[whole(1, 1)], 5000);
+    assert_eq!(elsewhere, Err(Refusal::NotWaiting { workload: WorkloadId(1) }));
     assert_eq!(snapshot.fleet().fingerprints(), once.fleet().fingerprints());
     assert_eq!(snapshot.used(), once.used());
 }
@@ -128,7 +129,7 @@ fn one_id_waits_or_runs_once() {
     assert_eq!(snapshot.lanes().count(), 1);
     snapshot.place(WorkloadId(1), &[whole(0, 0)], 5000).expect("room");
     snapshot.submit(workload(1, "bob", 5));
-    snapshot.place(WorkloadId(1), &[whole(1, 0)], 5000).expect("nothing to do");
+    snapshot.place(WorkloadId(1), &[whole(1, 0)], 5000).expect_err("it runs elsewhere");
     snapshot.finish(WorkloadId(1));
     assert_eq!(snapshot.used(), Usage::default());
     let free = snapshot.fleet().nodes().iter().map(Node::gpu_free_milli).sum::<u64>();

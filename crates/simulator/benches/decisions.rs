@@ -10,7 +10,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use engine::Planner;
 use formats::{Source, openb};
 use model::{Catalogue, Fleet, Placement, Policy, Snapshot, Trace, Workload, WorkloadId};
-use simulator::{Protocol, arrivals, replay};
+use simulator::{Protocol, Yardstick, arrivals, replay};
 
 const POLICIES: [&str; 3] = ["best-fit", "fgd", "hotpot"];
 
@@ -45,7 +45,7 @@ fn policy(name: &str, trace: &Trace) -> Policy {
 /// The whole sample, filled to 130 %: about 10,800 tasks on 1,213 nodes.
 fn whole_replays(criterion: &mut Criterion) {
     let (trace, fleet) = (tasks(), fleet(1213));
-    let filled = arrivals::fill(&trace, fleet.gpu_count() * 1000, 1.3, 42);
+    let filled = arrivals::fill(&trace, &Yardstick::of(&fleet), 1.3, 42);
     let mut group = criterion.benchmark_group("replay_openb_default_130");
     group.sample_size(10).throughput(Throughput::Elements(filled.arrivals.len() as u64));
     for name in POLICIES {
@@ -68,7 +68,7 @@ fn single_decisions(criterion: &mut Criterion) {
         for name in POLICIES {
             let policy = policy(name, &trace);
             let fleet = fleet(nodes);
-            let filled = arrivals::fill(&trace, fleet.gpu_count() * 1000, 0.8, 1);
+            let filled = arrivals::fill(&trace, &Yardstick::of(&fleet), 0.8, 1);
             let loaded = replay(fleet, &filled, policy.clone(), Protocol::Fill, &mut ());
             let mut snapshot = loaded.expect("legal plans");
             let mut planner = Planner::new(policy.clone());

@@ -10,10 +10,11 @@ pub mod outcome;
 mod recorder;
 mod replay;
 pub mod report;
+mod yardstick;
 
 pub use observer::Observer;
-pub use recorder::Recorder;
 pub use replay::{IllegalPlan, Protocol, replay};
+pub use yardstick::Yardstick;
 
 use model::{Fleet, Policy, Snapshot, Trace};
 use outcome::Outcome;
@@ -36,7 +37,7 @@ pub fn simulate(
     if policy.mix.is_empty() {
         policy.mix = engine::mix::of(trace.arrivals.iter().map(|arrival| &arrival.workload));
     }
-    let recorder = Recorder::new(&Snapshot::new(fleet.clone(), 0), &policy, protocol);
+    let recorder = recorder::Recorder::new(&Snapshot::new(fleet.clone(), 0), &policy, protocol);
     let mut both = observer::Both(recorder, watch);
     let end = replay(fleet.clone(), trace, policy, protocol, &mut both)?;
     Ok(both.0.finish(&end))

@@ -9,7 +9,7 @@ pub struct Sample {
     pub at_ms: u64,
     /// GPU demand that has arrived so far, granted or not; can pass 100.
     pub arrived_pct: f64,
-    /// GPU compute held by running workloads.
+    /// GPU held by running workloads, by the scarcer of compute and memory.
     pub allocated_pct: f64,
     /// Idle GPU compute that the expected mix cannot use.
     pub fragmented_pct: f64,

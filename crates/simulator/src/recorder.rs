@@ -8,15 +8,17 @@ use model::{GpuAsk, NodeId, Policy, Running, Snapshot, Workload, WorkloadId};
 use crate::observer::Observer;
 use crate::outcome::{Outcome, Sample, Size, Totals, Waits};
 use crate::replay::Protocol;
+use crate::yardstick::Yardstick;
 
 /// Samples of a timed run; when twice as many are there, every second one is dropped.
 const SAMPLES: usize = 1000;
 
 /// Watches one replay.
-pub struct Recorder {
+pub(crate) struct Recorder {
     protocol: Protocol,
     policy: String,
     mix: Mix,
+    yardstick: Yardstick,
     nodes: Vec<NodeShare>,
     dirty: BTreeSet<NodeId>,
     fragmented_milli: f64,
@@ -52,12 +54,13 @@ impl Recorder {
     /// A recorder for a replay that starts from `snapshot`.
     ///
     /// The mix by which fragmentation is measured is that of the policy.
-    pub fn new(snapshot: &Snapshot, policy: &Policy, protocol: Protocol) -> Self {
+    pub(crate) fn new(snapshot: &Snapshot, policy: &Policy, protocol: Protocol) -> Self {
         let fleet = snapshot.fleet();
         let mut recorder = Self {
             protocol,
             policy: policy.placement.name().to_string(),
             mix: Mix::new(&policy.mix, fleet),
+            yardstick: Yardstick::of(fleet),
             nodes: vec![NodeShare::default(); fleet.nodes().len()],
             dirty: fleet.indexed().map(|(id, _)| id).collect(),
             fragmented_milli: 0.0,
@@ -79,7 +82,7 @@ impl Recorder {
     }
 
     /// What the replay came to.
-    pub fn finish(mut self, end: &Snapshot) -> Outcome {
+    pub(crate) fn finish(mut self, end: &Snapshot) -> Outcome {
         if self.protocol == Protocol::Fill {
             self.close_bin();
         } else {
@@ -160,7 +163,9 @@ impl Recorder {
         }
     }
 
+    /// Keeps the last sample of each moment, and at most one per interval.
     fn time_sample(&mut self, sample: Sample) {
+        self.samples.pop_if(|last| last.at_ms == sample.at_ms);
         let due = self.samples.last().map_or(0, |last| last.at_ms + self.interval_ms);
         if sample.at_ms < due {
             return;
@@ -186,8 +191,7 @@ impl Recorder {
 
 impl Observer for Recorder {
     fn arrived(&mut self, workload: &Workload) {
-        let members = u64::from(workload.members.max(1));
-        self.arrived_milli += workload.demand.gpu_milli() * members;
+        self.arrived_milli += self.yardstick.gpu_milli(workload);
         let size = size(workload);
         self.sizes.push(size);
         self.totals.arrived += 1;
@@ -226,7 +230,7 @@ impl Observer for Recorder {
 
 fn size(workload: &Workload) -> Size {
     let Some(gpus) = &workload.demand.gpus else { return Size::CpuOnly };
-    match (&gpus.each, gpus.count * workload.members.max(1)) {
+    match (&gpus.each, u64::from(gpus.count) * u64::from(workload.members.max(1))) {
         (GpuAsk::Fraction { .. } | GpuAsk::Profile(_), _) => Size::Shared,
         (GpuAsk::Whole, 0 | 1) => Size::OneGpu,
         (GpuAsk::Whole, 2..=3) => Size::TwoGpus,

@@ -138,6 +138,11 @@ impl World<'_> {
             let Some(running) = self.snapshot.running().get(id) else { continue };
             observer.started(running);
             let runs_ms = self.trace.arrivals.get(id.0 as usize).and_then(|a| a.runs_ms);
+            // Whoever would run longer is ended at the limit.
+            let runs_ms = match (runs_ms, running.workload.time_limit_ms) {
+                (Some(runs_ms), Some(limit_ms)) => Some(runs_ms.min(limit_ms)),
+                (runs_ms, limit_ms) => runs_ms.or(limit_ms),
+            };
             if let (Protocol::Timed, Some(runs_ms)) = (protocol, runs_ms) {
                 self.departures.insert((self.snapshot.now_ms.saturating_add(runs_ms), *id));
             }

@@ -38,6 +38,8 @@ struct ModelOutlook {
     cpu_milli: Vec<f64>,
     /// Demand for the model per GPU of it, over that of the whole fleet, less 1.
     scarcity: f64,
+    /// Worth of an idle GPU beyond that of its compute.
+    idle: f64,
 }
 
 /// A workload of several GPUs.
@@ -108,7 +110,7 @@ impl Outlook {
 
     /// What a node is worth, in GPUs, with the given vCPUs and thousandths left on each GPU.
     fn worth(&self, mix: &Mix, node: &Node, cpu_milli: u64, left: impl Fn(usize) -> u32) -> f64 {
-        let (mut gpus, mut needed, mut needed_idle, mut idle) = (0.0, 0.0, 0.0, 0);
+        let (mut gpus, mut needed, mut needed_idle, mut idle, mut bonus) = (0.0, 0.0, 0.0, 0, 0.0);
         for index in 0..node.gpus().len() {
             let Some(model) = self.model(node, index) else { continue };
             let milli = (left(index) as usize).min(1000);
@@ -116,18 +118,22 @@ impl Outlook {
             needed += model.cpu_milli[milli];
             needed_idle += model.cpu_milli[1000];
             idle += u64::from(milli == 1000);
+            bonus += if milli == 1000 { model.idle } else { 0.0 };
         }
         let margin = CPU_PART * node.cpu_milli() as f64 / f64::max(needed_idle, 1e-9);
         let needed = margin.min(of_milli(self.terms.cpu_margin_max_milli)) * needed;
         let mut worth =
             if needed > cpu_milli as f64 { gpus * (cpu_milli as f64 / needed) } else { gpus };
-        for wide in &self.wide {
-            if idle >= wide.gpu_count && cpu_milli >= wide.cpu_milli && fits(mix, node, wide.shape)
-            {
-                let by_cpu = cpu_milli / wide.cpu_milli.max(1);
-                worth +=
-                    wide.weight * (wide.gpu_count * (idle / wide.gpu_count).min(by_cpu)) as f64;
-            }
+        worth += bonus;
+        for wide in self.wide.iter().filter(|wide| cpu_milli >= wide.cpu_milli) {
+            let able = |index: &usize| {
+                let model = node.gpus()[*index].model().id.0;
+                left(*index) == 1000 && mix.need_milli(model, wide.shape).is_some()
+            };
+            let able = (0..node.gpus().len()).filter(able).count() as u64;
+            let by_cpu = cpu_milli / wide.cpu_milli.max(1);
+            let copies = (able / wide.gpu_count).min(by_cpu);
+            worth += wide.weight * (wide.gpu_count * copies) as f64;
         }
         if idle >= self.block.gpu_count && cpu_milli >= self.block.cpu_milli {
             worth += self.block.worth;
@@ -149,12 +155,12 @@ impl Block {
         let cpu_milli = (BLOCK_CPU * cpu_most as f64) as u64;
         let able = largest().filter(|node| node.cpu_milli() >= cpu_milli).map(count).sum::<u64>();
         let share = able as f64 / fleet.gpu_count().max(1) as f64;
-        Self { gpu_count, cpu_milli, worth: of_milli(terms.block_milli) * (1.0 - share) }
+        Self {
+            gpu_count,
+            cpu_milli,
+            worth: if gpu_count > 0 { of_milli(terms.block_milli) * (1.0 - share) } else { 0.0 },
+        }
     }
-}
-
-fn fits(mix: &Mix, node: &Node, shape: usize) -> bool {
-    node.gpus().first().is_some_and(|gpu| mix.need_milli(gpu.model().id.0, shape).is_some())
 }
 
 /// GPUs of the fleet by model id.
@@ -216,7 +222,24 @@ fn recursion(doubt: f64, shapes: &[MixShape], mix: &Mix, model: u16) -> ModelOut
             cpu_milli[left] = needed / (weights + doubt);
         }
     }
-    ModelOutlook { gpus, cpu_milli, scarcity: 0.0 }
+    let idle = idle_worth(shapes, mix, model, &gpus);
+    ModelOutlook { gpus, cpu_milli, scarcity: 0.0, idle }
+}
+
+/// What an idle GPU must be worth beyond its compute so that no shape is better off breaking it than
+/// sitting down on one in use. Doubt alone would have it so where nobody asks for whole GPUs: what
+/// is left of an idle one is the larger promise, hence the better hedged. Then GPUs would fill side
+/// by side, and none be left for whoever is not in the mix.
+fn idle_worth(shapes: &[MixShape], mix: &Mix, model: u16, gpus: &[f64]) -> f64 {
+    let sizes = (0..shapes.len()).filter_map(|at| mix.need_milli(model, at));
+    let gap = |size: u32| {
+        let size = (size as usize).min(1000);
+        (1..=1000 / size.max(1))
+            .map(|pieces| gpus[pieces * size] - gpus[(pieces - 1) * size])
+            .fold(0.0, f64::max)
+            - (gpus[1000] - gpus[1000 - size])
+    };
+    sizes.filter(|size| *size > 0).map(gap).fold(0.0, f64::max)
 }
 
 fn of_milli(milli: u32) -> f64 {

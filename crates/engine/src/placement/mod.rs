@@ -152,7 +152,7 @@ impl Scorer {
 
     fn score(&mut self, id: NodeId, candidate: &Candidate<'_>) -> i64 {
         match &self.placement {
-            // The draw is made among the feasible nodes; see `Planner`.
+            // The draw is made among the feasible nodes; see `Lottery`.
             Placement::Random { .. } => 0,
             Placement::DotProduct => packing::dot_product(candidate),
             Placement::GpuClustering => packing::gpu_clustering(candidate),

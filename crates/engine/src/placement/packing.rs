@@ -12,7 +12,7 @@ use super::Candidate;
 const CPU_LARGEST_MILLI: f64 = 128_000.0;
 const GPU_LARGEST_MILLI: f64 = 8_000.0;
 
-/// 0 to 100, higher the less vCPU and GPU remain on the node.
+/// At most 100, higher the less vCPU and GPU remain on the node.
 pub(crate) fn best_fit(candidate: &Candidate<'_>) -> i64 {
     let cpu = candidate.cpu_after_milli() as f64 / CPU_LARGEST_MILLI;
     let gpu_left = candidate.node.gpu_free_milli() - candidate.taken_milli();
@@ -20,7 +20,7 @@ pub(crate) fn best_fit(candidate: &Candidate<'_>) -> i64 {
     (100.0 * (1.0 - 0.5 * cpu - 0.5 * gpu)) as i64
 }
 
-/// 0 to 100, higher the smaller the product of what is left and what is asked.
+/// At most 100, higher the smaller the product of what is left and what is asked.
 pub(crate) fn dot_product(candidate: &Candidate<'_>) -> i64 {
     let product =
         |left: u64, asked: u64, largest: f64| (left as f64 / largest) * (asked as f64 / largest);

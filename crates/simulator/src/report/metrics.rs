@@ -103,7 +103,7 @@ pub(super) const ALLOCATED: Metric =
     );
 /// Time mean of the held GPU compute.
 pub(super) const ALLOCATED_MEAN: Metric =
-    metric("Allocated, time mean", Unit::Percent, Better::Higher, |t| {
+    metric("Allocated, time mean", Unit::Percent, Better::Neither, |t| {
         of_time(t, t.allocated_mean_pct)
     })
     .means("GPU compute held, averaged over the time from the first arrival to the last event.")
