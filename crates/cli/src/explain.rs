@@ -42,7 +42,7 @@ fn table(snapshot: &Snapshot, explanation: &Explanation, gpus_too: bool) -> Stri
     let able = explanation.nodes.iter().filter(|node| node.verdict.is_ok()).count();
     let all = explanation.nodes.len();
     let one = if workload.members > 1 { "one member" } else { "it" };
-    let _ = writeln!(text, "\nnodes that could hold {one} before that plan: {able} of {all}");
+    let _ = writeln!(text, "\nnodes that could hold {one} when its turn comes: {able} of {all}");
     if all <= NODES_SHOWN || gpus_too {
         for node in &explanation.nodes {
             node_lines(&mut text, snapshot, &names, node, gpus_too);
@@ -73,8 +73,8 @@ fn decision(snapshot: &Snapshot, names: &Names<'_>, explanation: &Explanation) -
     }
     match explanation.plan.waiting.get(&explanation.workload.id) {
         // Says itself that waiting does not help.
-        Some(never) if never.is_never() => words::refusal(never, |id| names.of_id(id)),
-        Some(refusal) => format!("waits; {}", words::refusal(refusal, |id| names.of_id(id))),
+        Some(never) if never.is_never() => words::refusal(never, &|id| names.of_id(id)),
+        Some(refusal) => format!("waits; {}", words::refusal(refusal, &|id| names.of_id(id))),
         None => "waits".to_string(),
     }
 }
@@ -97,7 +97,7 @@ fn node_lines(
     gpus_too: bool,
 ) {
     let fleet = snapshot.fleet();
-    let no = |refusal: &Refusal| format!("no: {}", words::refusal(refusal, |id| names.of_id(id)));
+    let no = |refusal: &Refusal| format!("no: {}", words::refusal(refusal, &|id| names.of_id(id)));
     let verdict = match &node.verdict {
         Ok(score) => format!("yes, score {score}"),
         Err(refusal) => no(refusal),
@@ -132,7 +132,7 @@ fn summary_lines(
             .max_by_key(|(node, refusal)| (refusal.nearness(), std::cmp::Reverse(node.node)));
         let Some((node, refusal)) = nearest else { continue };
         let name = words::node_shown(snapshot.fleet(), node.node);
-        let refusal = words::refusal(refusal, |id| names.of_id(id));
+        let refusal = words::refusal(refusal, &|id| names.of_id(id));
         let counted = if nodes.len() == 1 { "node, " } else { "nodes," };
         let _ = writeln!(text, "  {:>6} {counted} {kind}; nearest {name}: {refusal}", nodes.len());
     }

@@ -95,7 +95,7 @@ fn waiting_lines(text: &mut String, names: &Names<'_>, waiting: &BTreeMap<Worklo
         } else {
             (false, refusal)
         };
-        let because = words::refusal(refusal, |id| names.of_id(id));
+        let because = words::refusal(refusal, &|id| names.of_id(id));
         match runs.last_mut() {
             Some((ids, was, same)) if *same == because && *was == never => ids.push(*id),
             _ => runs.push((vec![*id], never, because)),
@@ -126,8 +126,19 @@ struct NamedPlan<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case", tag = "do")]
 enum NamedStep {
-    SetMode { node: String, gpu: u8, mode: model::SharingMode, because: String },
-    Start { workload: String, id: u64, seats: Vec<words::NamedSeat>, because: String },
+    SetMode {
+        node: String,
+        gpu: u8,
+        mode: model::SharingMode,
+        because: String,
+    },
+    Start {
+        workload: String,
+        id: u64,
+        seats: Vec<words::NamedSeat>,
+        because: String,
+        score: Option<i64>,
+    },
 }
 
 #[derive(Serialize)]
@@ -159,6 +170,7 @@ fn json(snapshot: &Snapshot, policy: &Policy, plan: &Decision) -> String {
                 id: workload.0,
                 seats: seats.iter().map(|seat| words::seat(fleet, seat)).collect(),
                 because,
+                score: words::score(&step.because),
             },
         }
     };
@@ -166,7 +178,7 @@ fn json(snapshot: &Snapshot, policy: &Policy, plan: &Decision) -> String {
         workload: raw(id),
         id: id.0,
         refusal,
-        text: words::refusal(refusal, |id| names.of_id(id)),
+        text: words::refusal(refusal, &|id| names.of_id(id)),
     });
     let plan = NamedPlan {
         format: "hotpot-plan/1",

@@ -2,6 +2,8 @@
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
+use simulator::report::harmless;
+
 use crate::failure::{Answer, Failure};
 
 /// Prints text; a reader that has gone away (`hotpot … | head`) is no failure.
@@ -18,10 +20,11 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<Answer, Failure> {
     }
 }
 
-/// Prints a line for people on standard error.
+/// Prints for people on standard error. Names from files and arguments may be in it, so nothing that
+/// steers a terminal gets through.
 pub(crate) fn note(text: &str) {
     // Nobody can be told that standard error is closed.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", harmless(text));
 }
 
 /// Prints an error on standard error.

@@ -139,9 +139,9 @@ pub(crate) fn node(fleet: &Fleet, id: NodeId) -> &str {
 pub(crate) fn reason(reason: &Reason, name: impl Fn(WorkloadId) -> String) -> String {
     match reason {
         Reason::NeededBy(id) => format!("idle, needed by {}", name(*id)),
-        Reason::Best { score } => format!("best seat, score {score}"),
-        Reason::Backfill { head, head_starts_ms, score } => format!(
-            "ahead of {} without delaying it ({}), score {score}",
+        Reason::Best { .. } => "best seat".to_string(),
+        Reason::Backfill { head, head_starts_ms, .. } => format!(
+            "ahead of {} without delaying it ({})",
             name(*head),
             starts_within(*head_starts_ms)
         ),
@@ -149,11 +149,26 @@ pub(crate) fn reason(reason: &Reason, name: impl Fn(WorkloadId) -> String) -> St
     }
 }
 
+/// The policy's score of a step's seat, comparable within one decision only.
+pub(crate) fn score(reason: &Reason) -> Option<i64> {
+    match reason {
+        Reason::Best { score } | Reason::Backfill { score, .. } => Some(*score),
+        Reason::NeededBy(_) | Reason::Gang { .. } => None,
+    }
+}
+
 /// Why something waits; as the refusal says it, with the head of the queue by its name.
-pub(crate) fn refusal(refusal: &Refusal, name: impl Fn(WorkloadId) -> String) -> String {
+pub(crate) fn refusal(refusal: &Refusal, name: &dyn Fn(WorkloadId) -> String) -> String {
     if let Refusal::KeptForHead { head, until_ms } = refusal {
         let (head, within) = (name(*head), starts_within(*until_ms));
         return format!("fits only on nodes kept for {head}, which {within}");
+    }
+    if let Refusal::BehindHead { head } = refusal {
+        return format!("stands behind {}, and the policy lets nobody go ahead", name(*head));
+    }
+    if let Refusal::Gang { asked, offered, because } = refusal {
+        let because = self::refusal(because, name);
+        return format!("gang: {offered} of {asked} members find a place; the next, {because}");
     }
     shown(&refusal.to_string())
 }

@@ -15,7 +15,9 @@ use model::{
 /// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// The plan places something that does not wait, or places it twice.
+    /// The plan was made at another time than the snapshot.
+    Stale,
+    /// The plan places something that does not wait, places it twice, or lets it wait as well.
     NotWaiting(WorkloadId),
     /// A seat names a node or GPU that is not there, or one GPU twice.
     NoSuchPlace(WorkloadId),
@@ -42,6 +44,7 @@ pub enum Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Stale => f.write_str("the plan was made at another time"),
             Self::NotWaiting(id) => write!(f, "{id} is placed but does not wait"),
             Self::NoSuchPlace(id) => write!(f, "{id} is given a place that does not exist"),
             Self::WrongCount(id) => write!(f, "{id} is given a wrong number of seats or GPUs"),
@@ -74,6 +77,12 @@ pub fn check(snapshot: &Snapshot, plan: &Plan, policy: &Policy) -> Vec<Violation
             Action::Place { workload, seats } => recount.place(*workload, seats),
         }
     }
+    if plan.at_ms != snapshot.now_ms {
+        recount.found.push(Violation::Stale);
+    }
+    let both = |id: &&WorkloadId| plan.waiting.contains_key(id);
+    let both: Vec<WorkloadId> = recount.books.placed.iter().filter(both).copied().collect();
+    recount.found.extend(both.into_iter().map(Violation::NotWaiting));
     recount.limits();
     recount.hosts();
     recount.gpus();
@@ -124,12 +133,18 @@ impl Recount<'_> {
         if seats.len() != workload.members.max(1) as usize {
             self.found.push(Violation::WrongCount(id));
         }
+        let nodes: BTreeSet<NodeId> = seats.iter().map(|seat| seat.node).collect();
+        if workload.apart && nodes.len() < seats.len() {
+            self.found.push(Violation::NotAsAsked(id));
+        }
         for seat in seats {
             self.seat(workload, seat);
         }
         if let Some(member) = workload.array {
             let tasks = self.books.tasks.entry(member.array).or_insert((0, member.at_once_max));
             tasks.0 += 1;
+            let limits = [tasks.1, member.at_once_max];
+            tasks.1 = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
         }
     }
 
@@ -145,8 +160,7 @@ impl Recount<'_> {
         if seat.shares.len() != wanted {
             self.found.push(Violation::WrongCount(workload.id));
         }
-        let different: BTreeSet<u8> = seat.shares.iter().map(|(index, _)| *index).collect();
-        if different.len() != seat.shares.len() {
+        if !seat.shares.is_sorted_by(|one, other| one.0 < other.0) {
             self.found.push(Violation::NoSuchPlace(workload.id));
         }
         for (index, share) in &seat.shares {

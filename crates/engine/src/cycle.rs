@@ -2,12 +2,13 @@
 //! is free.
 
 use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use model::{
-    Action, GpuId, NodeId, Placement, Plan, Policy, Reason, Refusal, Seat, SharingMode, Snapshot,
-    Step, Usage, Workload, WorkloadId,
+    Action, GpuId, NodeId, Owner, Placement, Plan, Policy, Reason, Refusal, Seat, SharingMode,
+    Snapshot, Step, Usage, Workload, WorkloadId,
 };
 
 use crate::apply::expected_end_ms;
@@ -41,7 +42,9 @@ pub(crate) struct Cycle<'a> {
     memo: &'a mut Memo,
     queue: Queue<'a>,
     /// Tasks of arrays started by this plan.
-    arrays: Vec<(WorkloadId, u32)>,
+    arrays: BTreeMap<WorkloadId, u32>,
+    /// Owners with a workload that waits for their quota.
+    quota_kept: BTreeSet<Owner>,
     /// The first workload that found no place and waits for one.
     head: Option<Arc<Workload>>,
     /// What it is promised; computed when somebody behind it asks.
@@ -51,7 +54,8 @@ pub(crate) struct Cycle<'a> {
 impl<'a> Cycle<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, policy: &'a Policy, memo: &'a mut Memo) -> Self {
         let queue = Queue::new(snapshot, policy);
-        Self { snapshot, policy, memo, queue, arrays: Vec::new(), head: None, promise: None }
+        let (arrays, quota_kept) = (BTreeMap::new(), BTreeSet::new());
+        Self { snapshot, policy, memo, queue, arrays, quota_kept, head: None, promise: None }
     }
 
     pub(crate) fn run(mut self) -> Plan {
@@ -67,11 +71,45 @@ impl<'a> Cycle<'a> {
                 }
                 Err(refusal) => {
                     looked_at += u32::from(!refusal.is_of_limits());
+                    self.note_limit(&workload, &refusal);
                     plan.waiting.insert(id, refusal);
                 }
             }
         }
+        self.name_the_rest(&mut plan);
         plan
+    }
+
+    /// What stops one workload at its limit stops those behind it in the same lane.
+    fn note_limit(&mut self, workload: &Workload, refusal: &Refusal) {
+        // Where it is too large for the quota on this seat, it may count for less on another.
+        let quota = matches!(refusal, Refusal::Quota { asked_milli, limit_milli, .. }
+            if asked_milli <= limit_milli);
+        if quota {
+            self.quota_kept.insert(workload.owner.clone());
+        }
+        if quota || matches!(refusal, Refusal::ArrayLimit { .. }) {
+            self.queue.park();
+        }
+    }
+
+    /// Gives a reason to those who were not looked at, unless they are more than a plan looks at.
+    fn name_the_rest(&self, plan: &mut Plan) {
+        let waiting = self.snapshot.waiting();
+        if waiting.len() > self.policy.depth as usize {
+            return;
+        }
+        let placed = plan.steps.iter().filter_map(|step| match &step.action {
+            Action::Place { workload, .. } => Some(*workload),
+            Action::SetMode { .. } => None,
+        });
+        let placed: BTreeSet<WorkloadId> = placed.collect();
+        for (id, workload) in waiting.iter().filter(|(id, _)| !placed.contains(id)) {
+            plan.waiting.entry(*id).or_insert_with(|| {
+                let limit = self.within_limits(workload).err();
+                limit.unwrap_or(Refusal::BeyondDepth { depth: self.policy.depth })
+            });
+        }
     }
 
     fn try_start(&mut self, workload: &Arc<Workload>) -> Result<Vec<Step>, Refusal> {
@@ -98,11 +136,17 @@ impl<'a> Cycle<'a> {
     /// Limits that have nothing to do with the fleet: quota and array.
     fn within_limits(&self, workload: &Workload) -> Result<(), Refusal> {
         let members = u64::from(workload.members.max(1));
-        self.quota(workload, workload.demand.gpu_milli().saturating_mul(members))?;
+        let asked_milli = workload.demand.gpu_milli().saturating_mul(members);
+        if let Err(refusal) = self.quota(workload, asked_milli) {
+            let limit_milli = self.policy.quota(&workload.owner).gpu_milli_max;
+            // The least that the workload can count for may be more than its owner can ever use.
+            let never = limit_milli.is_some_and(|limit_milli| asked_milli > limit_milli);
+            let because = Box::new(refusal);
+            return Err(if never { Refusal::Never { because } } else { *because });
+        }
         if let Some(member) = workload.array {
-            let here = self.arrays.iter().find(|(array, _)| *array == member.array);
-            let running =
-                self.snapshot.array_running(member.array) + here.map_or(0, |(_, count)| *count);
+            let here = self.arrays.get(&member.array).copied().unwrap_or(0);
+            let running = self.snapshot.array_running(member.array) + here;
             if member.at_once_max > 0 && running >= member.at_once_max {
                 return Err(Refusal::ArrayLimit { at_once_max: member.at_once_max });
             }
@@ -110,18 +154,23 @@ impl<'a> Cycle<'a> {
         Ok(())
     }
 
-    /// Whether the owner may use so much more.
+    /// Whether the owner may use so much more. Nobody takes the quota from under an earlier workload
+    /// of the same owner that waits for it.
     fn quota(&self, workload: &Workload, asked_milli: u64) -> Result<(), Refusal> {
-        let used_milli = self.queue.usage(&workload.owner).gpu_milli;
-        match self.policy.quota(&workload.owner).gpu_milli_max {
-            Some(limit_milli)
-                if asked_milli > 0 && used_milli.saturating_add(asked_milli) > limit_milli =>
-            {
-                let owner = workload.owner.as_str().into();
-                Err(Refusal::Quota { owner, asked_milli, used_milli, limit_milli })
-            }
-            _ => Ok(()),
+        let Some(limit_milli) = self.policy.quota(&workload.owner).gpu_milli_max else {
+            return Ok(());
+        };
+        if workload.demand.gpus.is_none() {
+            return Ok(());
         }
+        let used_milli = self.queue.usage(&workload.owner).gpu_milli;
+        let owner = workload.owner.as_str().into();
+        let refusal = Refusal::Quota { owner, asked_milli, used_milli, limit_milli };
+        let kept = self.quota_kept.contains(&workload.owner);
+        if kept || used_milli.saturating_add(asked_milli) > limit_milli {
+            return Err(refusal);
+        }
+        Ok(())
     }
 
     /// The quota once more, now that the seats and so the shares' true sizes are known: a profile
@@ -176,7 +225,11 @@ impl<'a> Cycle<'a> {
         if let (Placement::Random { seed }, false) = (&self.policy.placement, tentative.roomiest) {
             lottery = Some(Lottery::new(*seed, workload.id, tentative.seats.len()));
         }
-        let chosen = self.choose(columns, until_ms, &mut lottery);
+        let mut closed = Vec::new();
+        if workload.apart {
+            closed.extend(tentative.seats.iter().map(|seat| seat.node));
+        }
+        let chosen = self.choose(columns, until_ms, closed, &mut lottery);
         let (column, node, score) =
             chosen.map_err(|refusal| fit::for_all_alternatives(refusal, &workload.demand))?;
         let picks = match (&mut lottery, &workload.demand.gpus) {
@@ -211,21 +264,22 @@ impl<'a> Cycle<'a> {
         &mut self,
         columns: &[ColumnId],
         until_ms: u64,
+        mut closed: Vec<NodeId>,
         lottery: &mut Option<Lottery>,
     ) -> Result<(ColumnId, NodeId, i64), Refusal> {
-        let kept_nodes = self.promise.as_ref().map_or(&[][..], |p| p.kept_from(until_ms));
+        closed.extend(self.promise.as_ref().map_or(&[][..], |p| p.kept_from(until_ms)));
         let mut nearest: Option<Refusal> = None;
         for column in columns {
-            let refusal = match (self.memo.best(*column, kept_nodes), &self.promise) {
+            let refusal = match (self.memo.best(*column, &closed), &self.promise) {
                 (Ok(Some((best, score))), _) => {
                     let drawn = lottery
                         .as_mut()
-                        .and_then(|lottery| lottery.node(&self.memo.feasible(*column, kept_nodes)));
+                        .and_then(|lottery| lottery.node(&self.memo.feasible(*column, &closed)));
                     return Ok((*column, drawn.unwrap_or(best), score));
                 }
                 (Ok(None), Some(promise)) => kept(promise),
-                // Without a promise no node is left out.
-                (Ok(None), None) => continue,
+                // Only members that sit apart leave nodes out without a promise.
+                (Ok(None), None) => Refusal::NoSuchPlace { place: "other node with room".into() },
                 (Err(refusal), _) => refusal,
             };
             nearest = Some(Refusal::nearer(nearest, refusal));
@@ -241,10 +295,7 @@ impl<'a> Cycle<'a> {
         let usage = Usage { gpu_milli, cpu_milli };
         self.queue.charge(&workload.owner, usage);
         if let Some(member) = workload.array {
-            match self.arrays.iter_mut().find(|(array, _)| *array == member.array) {
-                Some((_, count)) => *count += 1,
-                None => self.arrays.push((member.array, 1)),
-            }
+            *self.arrays.entry(member.array).or_default() += 1;
         }
         let because = match (&self.promise, seats.len()) {
             (Some(promise), _) => {
@@ -273,7 +324,7 @@ impl<'a> Cycle<'a> {
         let because = if asked > MEMBERS_MAX {
             Refusal::GangTooLarge { asked, members_max: MEMBERS_MAX }
         } else {
-            match self.memo.idle_room(columns, asked) {
+            match self.memo.idle_room(columns, asked, workload.apart) {
                 (offered, _) if offered >= asked => return Ok(()),
                 (_, because) if asked == 1 => because,
                 (offered, because) => Refusal::Gang { asked, offered, because: Box::new(because) },
@@ -285,12 +336,16 @@ impl<'a> Cycle<'a> {
 
     fn promise_to_head(&mut self) {
         let (Some(head), None) = (self.head.clone(), &self.promise) else { return };
-        let members = head.members.max(1);
         let columns = self.memo.columns(&head);
-        self.promise = self.memo.soonest(&columns, members).map(|(starts_ms, nodes)| Promise {
-            head: head.id,
-            starts_ms: starts_ms.max(self.snapshot.now_ms),
-            nodes,
+        let now_ms = self.snapshot.now_ms;
+        let soonest = self.memo.soonest(&columns, head.members.max(1), head.apart, now_ms);
+        let waited_ms = now_ms.saturating_sub(head.submitted_ms);
+        self.promise = soonest.map(|(starts_ms, nodes)| {
+            // Promises can be missed, by residents that overstay or by workloads ahead of the head.
+            // Whoever has waited too long gets every node that could hold it kept free.
+            let patient = waited_ms <= self.policy.patience_ms;
+            let nodes = if patient { nodes } else { self.memo.ever_able(&columns) };
+            Promise { head: head.id, starts_ms, nodes }
         });
     }
 

@@ -4,24 +4,25 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use model::{
-    Demand, GpuId, Node, NodeId, Plan, Policy, Refusal, Share, Snapshot, Workload, WorkloadId,
+    Action, Demand, GpuId, Node, NodeId, Plan, Policy, Refusal, Share, Snapshot, Workload,
+    WorkloadId,
 };
 
 use crate::fit;
 use crate::order::Queue;
 use crate::placement::{Key, Scorer};
-use crate::{mix, plan};
+use crate::{apply, mix, plan};
 
 /// The answer for one workload.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// The workload.
     pub workload: Arc<Workload>,
-    /// Its position in the queue, 0 for the head; `None` if it runs already.
+    /// How many the plan looks at before it; `None` if it runs already.
     pub position: Option<usize>,
     /// What the next plan would do, all workloads included.
     pub plan: Plan,
-    /// Every node, as it is before that plan.
+    /// Every node, as it is when that plan comes to the workload.
     pub nodes: Vec<NodeVerdict>,
 }
 
@@ -53,20 +54,37 @@ pub fn explain(snapshot: &Snapshot, policy: &Policy, id: WorkloadId) -> Option<E
     let running = snapshot.running().get(&id).map(|running| &running.workload);
     let workload = Arc::clone(waiting.or(running)?);
     let plan = plan(snapshot, policy);
+    let then = at_its_turn(snapshot, policy, &plan, id);
     let observed = match policy.mix.is_empty() {
         true => mix::of_snapshot(snapshot),
         false => policy.mix.clone(),
     };
     let mut scorer = Scorer::new(policy, &observed, snapshot.fleet());
     let keys = scorer.keys(&workload);
-    let nodes = snapshot
+    let nodes = then
         .fleet()
         .indexed()
-        .map(|(node, _)| {
-            node_verdict(snapshot, policy, &mut scorer, (&workload.demand, &keys), node)
-        })
+        .map(|(node, _)| node_verdict(&then, policy, &mut scorer, (&workload.demand, &keys), node))
         .collect();
-    Some(Explanation { position: position(snapshot, policy, id), workload, plan, nodes })
+    Some(Explanation { position: position(snapshot, policy, &plan, id), workload, plan, nodes })
+}
+
+/// The world once the plan has started everybody that it starts before the workload.
+fn at_its_turn(snapshot: &Snapshot, policy: &Policy, plan: &Plan, id: WorkloadId) -> Snapshot {
+    let mut then = snapshot.clone();
+    let mut before = Vec::new();
+    for step in &plan.steps {
+        match &step.action {
+            Action::Place { workload, .. } if *workload == id => break,
+            Action::Place { .. } => {
+                before.push(&step.action);
+                // The plan is legal, so that every action of it can be carried out.
+                before.drain(..).for_each(|action| drop(apply(&mut then, action, policy)));
+            }
+            Action::SetMode { .. } => before.push(&step.action),
+        }
+    }
+    then
 }
 
 fn node_verdict(
@@ -106,14 +124,19 @@ fn seat(scorer: &mut Scorer, id: NodeId, node: &Node, keys: &[Key]) -> Result<i6
     nearest.map_or(Ok(0), Err)
 }
 
-/// Position in the queue as it stands, before the plan's own grants shift fair shares.
-fn position(snapshot: &Snapshot, policy: &Policy, id: WorkloadId) -> Option<usize> {
+/// How many are looked at before it, what the plan grants them counted towards their owners.
+fn position(snapshot: &Snapshot, policy: &Policy, plan: &Plan, id: WorkloadId) -> Option<usize> {
     snapshot.waiting().get(&id)?;
+    let mut after = snapshot.clone();
+    plan.steps.iter().for_each(|step| drop(apply(&mut after, &step.action, policy)));
     let mut queue = Queue::new(snapshot, policy);
     let mut ahead = 0;
     while let Some(next) = queue.next() {
         if next == id {
             return Some(ahead);
+        }
+        if let Some(started) = after.running().get(&next) {
+            queue.charge(&started.workload.owner, started.usage);
         }
         ahead += 1;
     }
@@ -124,8 +147,8 @@ impl Explanation {
     /// Whether the next plan starts the workload.
     pub fn starts(&self) -> bool {
         self.plan.steps.iter().any(|step| match &step.action {
-            model::Action::Place { workload, .. } => *workload == self.workload.id,
-            model::Action::SetMode { .. } => false,
+            Action::Place { workload, .. } => *workload == self.workload.id,
+            Action::SetMode { .. } => false,
         })
     }
 

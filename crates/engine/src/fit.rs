@@ -104,7 +104,8 @@ fn open_modes<'a>(
     demand: &'a GpuDemand,
     modes: &'a [SharingMode],
 ) -> impl Iterator<Item = SharingMode> + 'a {
-    let in_force = core::iter::once(gpu.mode()).filter(move |_| !gpu.is_idle());
+    let listed = move |mode: &SharingMode| modes.iter().any(|other| other.kind() == mode.kind());
+    let in_force = core::iter::once(gpu.mode()).filter(move |_| !gpu.is_idle()).filter(listed);
     let settable = settable(gpu, demand, modes).filter(move |_| gpu.is_idle());
     in_force.filter(move |mode| suits(*mode, demand)).chain(settable)
 }

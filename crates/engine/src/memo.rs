@@ -25,6 +25,9 @@ const COLUMNS_MAX: usize = 1 << 18;
 /// Most scores kept (8 bytes each); the scores of one column are kept in any case.
 const SCORES_MAX: usize = 16 << 20;
 
+/// What a resident is expected to overstay by at least.
+const OVERSTAY_MS: u64 = 60_000;
+
 /// A kind of demand: a position among the memo's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ColumnId(usize);
@@ -36,7 +39,7 @@ pub(crate) struct Memo {
     keys: BTreeMap<Key, ColumnId>,
     columns: Vec<Column>,
     /// What an idle fleet could hold, by the alternatives asked for.
-    idle: BTreeMap<Vec<ColumnId>, Idle>,
+    idle: BTreeMap<(Vec<ColumnId>, bool), Idle>,
     changes: ChangeLog,
     /// Plans made so far.
     cycle: u64,
@@ -193,38 +196,68 @@ impl Memo {
     }
 
     /// When `members` can start and on which nodes (ascending), if all leave in time and any
-    /// alternative will do: one node per member where there are enough nodes.
+    /// alternative will do. Not before `now_ms`: whoever overstays is expected to stay for as long
+    /// again, at least [`OVERSTAY_MS`].
     pub(crate) fn soonest(
         &mut self,
         columns: &[ColumnId],
         members: u32,
+        apart: bool,
+        now_ms: u64,
     ) -> Option<(u64, Vec<NodeId>)> {
         columns.iter().for_each(|column| self.catch_up_starts(*column));
         if members == 1 {
-            let first = |column: &ColumnId| self.columns[column.0].starts.best();
-            let able = columns.iter().filter_map(first).filter(|(_, start)| *start != i64::MIN);
-            let soonest = able.map(|(id, start)| (start.unsigned_abs(), id)).min();
-            return soonest.map(|(start, id)| (start, [id].to_vec()));
+            let best = |column: &ColumnId| self.columns[column.0].starts.best();
+            let able = columns.iter().filter_map(best).filter(|(_, start)| *start != i64::MIN);
+            let (start_ms, id) = able.map(|(id, start)| (start.unsigned_abs(), id)).min()?;
+            if start_ms >= now_ms {
+                return Some((start_ms, [id].to_vec()));
+            }
         }
+        let mut starts: Vec<_> = self.starts(columns, now_ms);
+        let count = members as usize;
+        if starts.len() < count {
+            return if apart { None } else { self.soonest_crowded(columns, members, &starts) };
+        }
+        starts.select_nth_unstable(count.checked_sub(1)?);
+        let last_ms = starts[..count].iter().map(|(start_ms, _)| *start_ms).max()?;
+        let mut nodes: Vec<_> = starts[..count].iter().map(|(_, id)| *id).collect();
+        nodes.sort_unstable();
+        if members > 1 && !apart {
+            // Several members on one node may start earlier still; only these nodes can help.
+            starts.retain(|(start_ms, _)| *start_ms <= last_ms);
+            let crowded = self.soonest_crowded(columns, members, &starts);
+            if let Some(earlier) = crowded.filter(|(start_ms, _)| *start_ms < last_ms) {
+                return Some((earlier.0.max(now_ms), earlier.1));
+            }
+        }
+        Some((last_ms, nodes))
+    }
+
+    /// From when each node could hold one member, by the alternative that can soonest.
+    fn starts(&self, columns: &[ColumnId], now_ms: u64) -> Vec<(u64, NodeId)> {
         let mut starts: BTreeMap<NodeId, u64> = BTreeMap::new();
         for column in columns {
             let able = self.columns[column.0].starts.indexed();
             for (id, start) in able.filter(|(_, start)| *start != i64::MIN) {
+                let start_ms = match start.unsigned_abs() {
+                    0 => now_ms,
+                    past_ms if past_ms < now_ms => now_ms + OVERSTAY_MS.max(now_ms - past_ms),
+                    later_ms => later_ms,
+                };
                 let known = starts.entry(id).or_insert(u64::MAX);
-                *known = start.unsigned_abs().min(*known);
+                *known = start_ms.min(*known);
             }
         }
-        let count = members as usize;
-        if starts.len() < count {
-            return self.soonest_crowded(columns, members, &starts);
-        }
-        let mut starts: Vec<_> = starts.into_iter().map(|(id, start)| (start, id)).collect();
-        starts.select_nth_unstable(count.checked_sub(1)?);
-        starts.truncate(count);
-        let last = starts.iter().map(|(start, _)| *start).max()?;
-        let mut nodes: Vec<_> = starts.into_iter().map(|(_, id)| id).collect();
-        nodes.sort_unstable();
-        Some((last, nodes))
+        starts.into_iter().map(|(id, start_ms)| (start_ms, id)).collect()
+    }
+
+    /// Every node that could hold one member once all have left, ascending.
+    pub(crate) fn ever_able(&mut self, columns: &[ColumnId]) -> Vec<NodeId> {
+        columns.iter().for_each(|column| self.catch_up_starts(*column));
+        let mut able: Vec<_> = self.starts(columns, 0).into_iter().map(|(_, id)| id).collect();
+        able.sort_unstable();
+        able
     }
 
     /// As [`Memo::soonest`] for more members than there are nodes that can hold any.
@@ -232,11 +265,13 @@ impl Memo {
         &mut self,
         columns: &[ColumnId],
         members: u32,
-        able: &BTreeMap<NodeId, u64>,
+        able: &[(u64, NodeId)],
     ) -> Option<(u64, Vec<NodeId>)> {
         let Self { fleet, scorer, columns: all, picks, .. } = self;
         let keys: Vec<&Key> = columns.iter().map(|column| &all[column.0].key).collect();
-        let able: Vec<_> = able.keys().map(|id| (*id, &fleet.nodes()[id.index()])).collect();
+        let mut able: Vec<_> = able.iter().map(|(_, id)| *id).collect();
+        able.sort_unstable();
+        let able: Vec<_> = able.into_iter().map(|id| (id, &fleet.nodes()[id.index()])).collect();
         backfill::gang_start_ms(&able, members, |id, node, most| {
             room(scorer, id, node, &keys, most, picks).0
         })
@@ -244,17 +279,23 @@ impl Memo {
 
     /// Members, up to `members`, that an idle fleet could hold by any of the alternatives; and if
     /// not all, what the nearest node lacks for one more.
-    pub(crate) fn idle_room(&mut self, columns: &[ColumnId], members: u32) -> (u32, Refusal) {
+    pub(crate) fn idle_room(
+        &mut self,
+        columns: &[ColumnId],
+        members: u32,
+        apart: bool,
+    ) -> (u32, Refusal) {
         let lacks = |idle: &Idle| idle.nearest.clone().unwrap_or_else(no_node);
         let enough = |idle: &&Idle| members <= idle.counted_to || idle.members < idle.counted_to;
-        if let Some(known) = self.idle.get(columns).filter(enough) {
+        let asked = (columns.to_vec(), apart);
+        if let Some(known) = self.idle.get(&asked).filter(enough) {
             return (known.members, lacks(known));
         }
         let Self { fleet, scorer, columns: all, picks, .. } = self;
         let keys: Vec<&Key> = columns.iter().map(|column| &all[column.0].key).collect();
         let mut found = Idle { counted_to: members, members: 0, nearest: None };
         for (id, node) in fleet.indexed() {
-            let wanted = members - found.members;
+            let wanted = (members - found.members).min(if apart { 1 } else { members });
             let (here, refusal) = room(scorer, id, &node.emptied(), &keys, wanted, picks);
             found.members += here;
             if let Some(refusal) = refusal {
@@ -265,7 +306,7 @@ impl Memo {
             }
         }
         let answer = (found.members, lacks(&found));
-        self.idle.insert(columns.to_vec(), found);
+        self.idle.insert(asked, found);
         answer
     }
 
@@ -380,9 +421,10 @@ fn room(
     (most, None)
 }
 
-/// Of the GPUs on offer, those with the most left, by index.
+/// Of the GPUs on offer, those that could grant the most such shares, by index.
 fn keep_roomiest(picks: &mut Vec<Pick>, count: usize) {
-    picks.sort_by_key(|pick| Reverse(pick.left_milli));
+    let copies = |pick: &Pick| pick.left_milli / (pick.left_milli - pick.left_after_milli).max(1);
+    picks.sort_by_key(|pick| Reverse((copies(pick), pick.left_milli)));
     picks.truncate(count);
     picks.sort_by_key(|pick| pick.gpu);
 }

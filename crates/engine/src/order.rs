@@ -7,26 +7,29 @@
 use alloc::collections::{BTreeMap, BTreeSet, btree_set};
 use alloc::vec::Vec;
 
-use model::{Owner, Policy, Snapshot, Usage, WorkloadId};
+use model::{Lane, Owner, Policy, Snapshot, Usage, WorkloadId};
 
 /// Waiting workloads in the order in which they are to be looked at.
 pub(crate) struct Queue<'a> {
     capacity: Usage,
     /// Lanes of one owner and priority each; sorted by priority from high to low.
-    lanes: Vec<Lane<'a>>,
+    lanes: Vec<Line<'a>>,
     /// Lanes of the priority in turn that have entries left, the next one first.
     turn: BTreeSet<Standing>,
     /// First lane of the priorities after that.
     later: usize,
     accounts: BTreeMap<&'a Owner, Account>,
+    /// Lane of the workload that was last given out.
+    last: usize,
 }
 
-struct Lane<'a> {
-    priority: i32,
-    owner: &'a Owner,
+struct Line<'a> {
+    lane: Lane<'a>,
     entries: btree_set::Iter<'a, (u64, WorkloadId)>,
     /// Its place in `turn`, while it has one.
     standing: Option<Standing>,
+    /// Whether nobody in it can get any further in this plan.
+    parked: bool,
 }
 
 /// Weighted dominant share of the owner, then the age of the lane's first entry, then the lane.
@@ -35,23 +38,24 @@ type Standing = (u128, (u64, WorkloadId), usize);
 struct Account {
     weight: u64,
     usage: Usage,
-    /// The owner's lane in turn.
-    lane: Option<usize>,
+    /// The owner's lanes in turn.
+    lanes: Vec<usize>,
 }
 
 impl<'a> Queue<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, policy: &Policy) -> Self {
         let mut accounts = BTreeMap::new();
         let mut lanes = Vec::new();
-        for (priority, owner, entries) in snapshot.lanes() {
-            accounts.entry(owner).or_insert_with(|| {
-                let weight = u64::from(policy.quota(owner).weight.max(1));
-                Account { weight, usage: snapshot.usage(owner), lane: None }
+        for lane in snapshot.lanes() {
+            accounts.entry(lane.owner).or_insert_with(|| {
+                let weight = u64::from(policy.quota(lane.owner).weight.max(1));
+                Account { weight, usage: snapshot.usage(lane.owner), lanes: Vec::new() }
             });
-            lanes.push(Lane { priority, owner, entries: entries.iter(), standing: None });
+            let entries = lane.entries.iter();
+            lanes.push(Line { lane, entries, standing: None, parked: false });
         }
-        let (turn, later) = (BTreeSet::new(), 0);
-        Self { capacity: snapshot.capacity(), lanes, turn, later, accounts }
+        let (turn, later, last) = (BTreeSet::new(), 0, 0);
+        Self { capacity: snapshot.capacity(), lanes, turn, later, accounts, last }
     }
 
     /// The next workload in line.
@@ -62,8 +66,20 @@ impl<'a> Queue<'a> {
         let (_, (_, id), lane) = self.turn.pop_first()?;
         self.lanes[lane].standing = None;
         self.lanes[lane].entries.next();
+        self.last = lane;
         self.stand(lane);
         Some(id)
+    }
+
+    /// Leaves out the rest of the lane from which the last workload came: what stopped that one
+    /// stops them all.
+    pub(crate) fn park(&mut self) {
+        if let Some(line) = self.lanes.get_mut(self.last) {
+            line.parked = true;
+            if let Some(standing) = line.standing.take() {
+                self.turn.remove(&standing);
+            }
+        }
     }
 
     /// What an owner uses, the plan's grants included.
@@ -75,7 +91,7 @@ impl<'a> Queue<'a> {
     pub(crate) fn charge(&mut self, owner: &Owner, usage: Usage) {
         let Some(account) = self.accounts.get_mut(owner) else { return };
         account.usage = account.usage.plus(usage);
-        if let Some(lane) = account.lane {
+        for lane in account.lanes.clone() {
             if let Some(standing) = self.lanes[lane].standing.take() {
                 self.turn.remove(&standing);
             }
@@ -85,10 +101,14 @@ impl<'a> Queue<'a> {
 
     fn take_next_priority(&mut self) {
         let Some(first) = self.lanes.get(self.later) else { return };
-        let priority = first.priority;
-        while self.lanes.get(self.later).is_some_and(|lane| lane.priority == priority) {
-            if let Some(account) = self.accounts.get_mut(self.lanes[self.later].owner) {
-                account.lane = Some(self.later);
+        let priority = first.lane.priority;
+        self.accounts.values_mut().for_each(|account| account.lanes.clear());
+        while let Some(line) = self.lanes.get(self.later) {
+            if line.lane.priority != priority {
+                break;
+            }
+            if let Some(account) = self.accounts.get_mut(line.lane.owner) {
+                account.lanes.push(self.later);
             }
             self.stand(self.later);
             self.later += 1;
@@ -97,8 +117,9 @@ impl<'a> Queue<'a> {
 
     /// Gives a lane its place among those in turn, if it has entries left.
     fn stand(&mut self, lane: usize) {
-        let Some(first) = self.lanes[lane].entries.clone().next() else { return };
-        let standing = (self.share(self.lanes[lane].owner), *first, lane);
+        let line = &self.lanes[lane];
+        let Some(first) = line.entries.clone().next().filter(|_| !line.parked) else { return };
+        let standing = (self.share(line.lane.owner), *first, lane);
         self.lanes[lane].standing = Some(standing);
         self.turn.insert(standing);
     }

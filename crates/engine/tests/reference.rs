@@ -202,6 +202,7 @@ fn asking(mode: SharingKind) -> Workload {
         time_limit_ms: None,
         demand: Demand { cpu_milli: 1000, memory_mib: 1024, gpus: Some(gpus) },
         members: 1,
+        apart: false,
         array: None,
         latency_target_ms: None,
     }

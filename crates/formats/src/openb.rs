@@ -143,6 +143,7 @@ fn arrival(row: &Row<'_>, owner: &Owner) -> Result<Arrival, ReadError> {
             gpus: gpus(row)?,
         },
         members: 1,
+        apart: false,
         array: None,
         latency_target_ms: None,
     };

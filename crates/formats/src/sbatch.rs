@@ -60,6 +60,8 @@ pub fn read(source: &Source, shard_mib: u64) -> Result<Script, ReadError> {
         time_limit_ms: directives.read("time", quantity::slurm_time_ms)?.flatten(),
         demand: Demand { cpu_milli: cpus * 1000, memory_mib, gpus },
         members: spread.members,
+        // Slurm's nodes are different nodes.
+        apart: spread.members > 1,
         array: None,
         latency_target_ms: None,
     };

@@ -20,7 +20,7 @@ const MEMBERS_MAX: u32 = 65_536;
 /// Largest distance of a priority from 0.
 const PRIORITY_MAX: i64 = 1_000_000_000;
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "name",
     "owner",
     "class",
@@ -36,6 +36,7 @@ const KEYS: [&str; 21] = [
     "isolation",
     "modes",
     "members",
+    "apart",
     "array",
     "count",
     "time_limit",
@@ -106,6 +107,7 @@ fn workload(keys: &Keys<'_>, submitted_ms: u64) -> Result<Workload, ReadError> {
             gpus: demand::gpus(keys)?,
         },
         members: count("members", MEMBERS_MAX)?.unwrap_or(1),
+        apart: keys.get("apart").map(|field| field.flag()).transpose()?.unwrap_or(false),
         array: None,
         latency_target_ms: count("latency_target_ms", 3_600_000)?,
     })

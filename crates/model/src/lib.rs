@@ -36,6 +36,6 @@ pub use policy::{AffinityMatrix, HotpotTerms, MixShape, Placement, Policy, Quota
 pub use random::SplitMix;
 pub use refusal::Refusal;
 pub use sharing::{Isolation, ModeSet, Share, SharingKind, SharingMode};
-pub use snapshot::{Running, Snapshot, Usage};
+pub use snapshot::{Lane, Running, Snapshot, Usage};
 pub use trace::{Arrival, Trace};
 pub use workload::{ArrayMember, Class, Demand, GpuAsk, GpuDemand, ModelSet, Workload};

@@ -49,6 +49,15 @@ impl Node {
             gpu.offers().iter().for_each(|kind| {
                 print.add(kind as u64);
             });
+            model.name.bytes().for_each(|byte| {
+                print.add(u64::from(byte));
+            });
+            for profile in model.mig.iter().flat_map(|geometry| &geometry.profiles) {
+                let starts = profile.starts.iter().fold(0u64, |set, start| set | 1 << (start & 63));
+                let slices = [profile.compute_slices, profile.memory_slices, profile.instances_max];
+                print.add(starts).add(u64::from(slices[0])).add(u64::from(slices[1]));
+                print.add(u64::from(slices[2])).add(profile.memory_mib);
+            }
         }
         for byte in name.bytes() {
             print.add(u64::from(byte));

@@ -197,15 +197,20 @@ pub struct Policy {
     /// slowly: then a planner can use what it remembers.
     pub mix: Vec<MixShape>,
     /// Sharing modes in the order in which an idle GPU is put into one, with their limits. A whole
-    /// GPU for a fraction comes last wherever it stands in the list.
+    /// GPU for a fraction comes last wherever it stands in the list. Nobody joins a GPU in a mode
+    /// that is not listed.
     pub modes: Vec<SharingMode>,
-    /// Quotas and weights by owner; an owner without an entry has the default.
+    /// Quotas and weights by owner; an owner without an entry has the default. Within a quota nobody
+    /// passes an earlier workload of the same owner that waits for it.
     pub quotas: BTreeMap<Owner, Quota>,
     /// Whether workloads behind the head of the queue may start without delaying it.
     pub backfill: bool,
     /// Workloads looked at in one cycle, at least 1.
     pub depth: u32,
-    /// Assumed running time of a workload without a limit of its own.
+    /// How long the head of the queue is content with a promise. After that, every node that could
+    /// hold it is kept from those behind it, so that no stream of others can pass it for ever.
+    pub patience_ms: u64,
+    /// Assumed running time of a workload without a limit of its own; a service is assumed to stay.
     pub time_limit_default_ms: u64,
 }
 
@@ -231,6 +236,7 @@ impl Policy {
             quotas: BTreeMap::new(),
             backfill: true,
             depth: 256,
+            patience_ms: 24 * 3600 * 1000,
             time_limit_default_ms: 24 * 3600 * 1000,
         }
     }

@@ -55,8 +55,20 @@ impl Usage {
     }
 }
 
-/// Queue position of workloads with the same priority and owner: priority from high to low.
-type Lane = (Reverse<i32>, Owner);
+/// Waiting workloads that share the limits which may hold them up: the same priority (from high to
+/// low), owner, array, and whether they ask for GPUs.
+type LaneKey = (Reverse<i32>, Owner, Option<WorkloadId>, bool);
+
+/// Waiting workloads with the same priority, owner, array and kind of demand.
+#[derive(Clone, Copy, Debug)]
+pub struct Lane<'a> {
+    /// Their priority.
+    pub priority: i32,
+    /// Their owner.
+    pub owner: &'a Owner,
+    /// When each was submitted, in order of age.
+    pub entries: &'a BTreeSet<(u64, WorkloadId)>,
+}
 
 /// The world at one moment. Its parts change only through its methods, which keep them consistent.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +79,7 @@ pub struct Snapshot {
     capacity: Usage,
     used: Usage,
     waiting: BTreeMap<WorkloadId, Arc<Workload>>,
-    lanes: BTreeMap<Lane, BTreeSet<(u64, WorkloadId)>>,
+    lanes: BTreeMap<LaneKey, BTreeSet<(u64, WorkloadId)>>,
     running: BTreeMap<WorkloadId, Running>,
     usage: BTreeMap<Owner, Usage>,
     arrays: BTreeMap<WorkloadId, u32>,
@@ -100,9 +112,13 @@ impl Snapshot {
         &self.waiting
     }
 
-    /// Waiting workloads by priority (high to low) and owner, each in order of age.
-    pub fn lanes(&self) -> impl Iterator<Item = (i32, &Owner, &BTreeSet<(u64, WorkloadId)>)> {
-        self.lanes.iter().map(|((priority, owner), lane)| (priority.0, owner, lane))
+    /// Waiting workloads by priority, from high to low.
+    pub fn lanes(&self) -> impl Iterator<Item = Lane<'_>> {
+        self.lanes.iter().map(|((priority, owner, ..), entries)| Lane {
+            priority: priority.0,
+            owner,
+            entries,
+        })
     }
 
     /// Workloads that run, by id.
@@ -127,15 +143,17 @@ impl Snapshot {
             return;
         }
         self.withdraw(workload.id);
-        let lane = (Reverse(workload.priority), workload.owner.clone());
-        self.lanes.entry(lane).or_default().insert((workload.submitted_ms, workload.id));
+        self.lanes
+            .entry(lane_of(&workload))
+            .or_default()
+            .insert((workload.submitted_ms, workload.id));
         self.waiting.insert(workload.id, workload);
     }
 
     /// Takes a workload out of the queue; `None` if it does not wait.
     pub fn withdraw(&mut self, id: WorkloadId) -> Option<Arc<Workload>> {
         let workload = self.waiting.remove(&id)?;
-        let lane = (Reverse(workload.priority), workload.owner.clone());
+        let lane = lane_of(&workload);
         if let Some(entries) = self.lanes.get_mut(&lane) {
             entries.remove(&(workload.submitted_ms, id));
             if entries.is_empty() {
@@ -238,4 +256,10 @@ impl Snapshot {
         };
         nodes.into_iter().map(free).sum()
     }
+}
+
+fn lane_of(workload: &Workload) -> LaneKey {
+    let array = workload.array.map(|member| member.array);
+    let asks_for_gpus = workload.demand.gpus.is_some();
+    (Reverse(workload.priority), workload.owner.clone(), array, asks_for_gpus)
 }

@@ -66,6 +66,8 @@ pub struct Workload {
     pub demand: Demand,
     /// Members that must start together, each on one node; 1 for an ordinary workload.
     pub members: u32,
+    /// Whether no two members may sit on one node.
+    pub apart: bool,
     /// Set for a task of an array.
     pub array: Option<ArrayMember>,
     /// Latency that a service must keep, if it has a target; recorded, nothing decides by it yet.
@@ -85,6 +87,7 @@ impl Workload {
             time_limit_ms: None,
             demand,
             members: 1,
+            apart: false,
             array: None,
             latency_target_ms: None,
         }

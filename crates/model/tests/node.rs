@@ -25,6 +25,7 @@ fn workload(id: u64, cpu_milli: u64, memory_mib: u64) -> Workload {
         time_limit_ms: None,
         demand: Demand { cpu_milli, memory_mib, gpus: None },
         members: 1,
+        apart: false,
         array: None,
         latency_target_ms: None,
     }

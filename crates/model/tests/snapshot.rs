@@ -39,6 +39,7 @@ fn workload(id: u64, owner: &str, priority: i32) -> Arc<Workload> {
         time_limit_ms: None,
         demand: Demand { cpu_milli: 1500, memory_mib: 1024, gpus: Some(gpus) },
         members: 1,
+        apart: false,
         array: Some(ArrayMember { array: WorkloadId(7), index: id as u32, at_once_max: 0 }),
         latency_target_ms: None,
     })
@@ -147,7 +148,7 @@ fn lanes_are_in_order() {
             lane.iter().map(|(_, id)| id.0).collect()
         };
         let lanes = snapshot.lanes();
-        lanes.map(|(priority, owner, lane)| (priority, owner.to_string(), ids(lane))).collect()
+        lanes.map(|lane| (lane.priority, lane.owner.to_string(), ids(lane.entries))).collect()
     };
     let lanes: Vec<(i32, String, Vec<u64>)> = read(&snapshot);
     let lane = |priority, owner: &str, ids: &[u64]| (priority, owner.to_owned(), ids.to_vec());

@@ -143,6 +143,7 @@ impl Planned {
             time_limit_ms: None,
             demand: Demand { cpu_milli: 0, memory_mib: 0, gpus: Some(gpus) },
             members: 1,
+            apart: false,
             array: None,
             latency_target_ms: None,
         }

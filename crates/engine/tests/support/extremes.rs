@@ -34,6 +34,7 @@ pub(crate) fn fraction(compute_milli: u32, memory_mib: u64) -> Workload {
         time_limit_ms: None,
         demand: Demand { cpu_milli: 1000, memory_mib: 1024, gpus: Some(gpus) },
         members: 1,
+        apart: false,
         array: None,
         latency_target_ms: None,
     }

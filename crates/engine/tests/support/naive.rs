@@ -54,7 +54,8 @@ fn grant(gpu: &Gpu, asked: &GpuDemand, policy: &Policy) -> Option<Left> {
     modes.sort_by_key(|mode| *mode == SharingMode::Exclusive);
     let open = modes.into_iter().filter(|mode| {
         let kind = mode.kind();
-        let offered = !idle || gpu.offers().contains(kind);
+        let listed = policy.modes.iter().any(|listed| listed.kind() == kind);
+        let offered = if idle { gpu.offers().contains(kind) } else { listed };
         offered && asked.modes.contains(kind) && kind.isolation() >= asked.isolation
     });
     let mut prices = open.filter_map(|mode| price(gpu, mode, &asked.each));
@@ -81,6 +82,11 @@ fn price(gpu: &Gpu, mode: SharingMode, ask: &GpuAsk) -> Option<(u64, u64)> {
             (u64::from(*compute_milli), memory_mib + gpu.model().context_mib)
         }
     };
+    let context_mib = gpu.model().context_mib;
+    let below = all_mib > 0 && compute > 0 && memory < context_mib;
+    if below && matches!(ask, GpuAsk::Fraction { memory_mib: 0, .. }) {
+        return None;
+    }
     let said_mib = if matches!(ask, GpuAsk::Fraction { memory_mib: 0, .. }) { 0 } else { memory };
     let fits = |compute, memory| {
         (compute <= compute_free(gpu) && memory <= memory_free(gpu)).then_some((compute, memory))
@@ -96,7 +102,7 @@ fn price(gpu: &Gpu, mode: SharingMode, ask: &GpuAsk) -> Option<(u64, u64)> {
             let slices = u64::from(geometry(gpu).map_or(0, |all| all.compute_slices));
             !profile.name.contains('+')
                 && u64::from(profile.compute_slices) * 1000 >= compute * slices
-                && memory_of(gpu, profile).min(profile.memory_mib) >= said_mib
+                && memory_of(gpu, profile).min(profile.memory_mib) * 95 / 100 >= said_mib
         }),
     }
 }

@@ -258,6 +258,7 @@ impl Reader {
             time_limit_ms: None,
             demand: model::Demand { cpu_milli: 1000, memory_mib: 1024, gpus: None },
             members: 1,
+            apart: false,
             array: None,
             latency_target_ms: None,
         }

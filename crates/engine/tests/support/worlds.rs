@@ -126,7 +126,7 @@ fn mode_set() -> impl Strategy<Value = ModeSet> {
 fn workload(size: Size) -> impl Strategy<Value = Workload> {
     let place = (select(&Class::ALL[..]), -1..=1i32, 0u64..40, option::of(1u64..=12));
     let shape = (1..=size.members.max(1), 0..size.owners);
-    (place, shape, array(size)).prop_map(|(place, shape, array)| {
+    (place, shape, any::<bool>(), array(size)).prop_map(|(place, shape, apart, array)| {
         let (class, priority, submitted_ms, time_limit_ms) = place;
         let (members, owner) = shape;
         Workload {
@@ -139,6 +139,7 @@ fn workload(size: Size) -> impl Strategy<Value = Workload> {
             time_limit_ms,
             demand: Demand::default(),
             members,
+            apart,
             array,
             latency_target_ms: None,
         }

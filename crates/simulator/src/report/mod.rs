@@ -30,6 +30,6 @@ mod write;
 pub use csv::csv;
 pub use html::html;
 pub use json::{FORMAT, json};
-pub use names::shown;
+pub use names::{harmless, shown};
 pub use terminal::terminal;
 pub use write::{WriteError, check_place, write_whole};

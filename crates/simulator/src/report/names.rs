@@ -10,10 +10,19 @@ pub fn shown(name: &str) -> String {
 
 /// Returns whether a character acts on a terminal or on the reading direction; all are below U+10000.
 pub(super) fn steers(c: char) -> bool {
-    let turns_direction =
-        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns_or_hides = matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+    );
     let breaks_lines = matches!(c, '\u{2028}' | '\u{2029}');
-    c.is_control() || turns_direction || breaks_lines
+    c.is_control() || turns_or_hides || breaks_lines
+}
+
+/// Returns a text of several lines without characters that steer a terminal; line ends and tabs stay.
+pub fn harmless(text: &str) -> String {
+    let stays = |c: char| matches!(c, '\n' | '\t') || !steers(c);
+    text.chars().map(|c| if stays(c) { c } else { '\u{fffd}' }).collect()
 }
 
 /// Returns `name` in at most `width` characters, its middle left out: names often differ at the end.
