@@ -23,7 +23,6 @@ pub mod mix;
 mod order;
 mod placement;
 mod planner;
-mod scores;
 
 pub use apply::apply;
 pub use check::{Violation, check};
