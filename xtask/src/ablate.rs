@@ -1,7 +1,6 @@
 //! What each term of the policy `hotpot` is good for: the policy without it, against FGD.
 
 use model::{HotpotTerms, Placement, Policy};
-use simulator::Protocol;
 use simulator::outcome::Outcome;
 
 use crate::Verdict;
@@ -57,18 +56,13 @@ fn column(experiment: &Experiment, seeds: &[u64]) -> Result<Vec<String>, String>
     let variants = variants();
     let jobs: Vec<(HotpotTerms, u64)> =
         variants.iter().flat_map(|(_, terms)| seeds.iter().map(|seed| (*terms, *seed))).collect();
-    let runs = openb::in_parallel(&jobs, |(terms, seed)| with_terms(experiment, *terms, *seed))?;
+    let runs = openb::in_parallel(&jobs, |(terms, seed)| {
+        let policy = Policy { hotpot: *terms, ..Policy::new(Placement::Hotpot) };
+        experiment.run(policy, *seed, &mut ())
+    })?;
     let cell = |runs: &[Outcome]| {
         let gains = POINTS.map(|at| format!("{:+.2}", mean(runs, at) - mean(&fgd, at)));
         gains.join("/")
     };
     Ok(runs.chunks(seeds.len()).map(cell).collect())
-}
-
-fn with_terms(experiment: &Experiment, terms: HotpotTerms, seed: u64) -> Result<Outcome, String> {
-    let mix = experiment.mix.clone();
-    let policy = Policy { hotpot: terms, mix, ..Policy::new(Placement::Hotpot) };
-    let (fleet, trace) = (experiment.fleet(seed)?, experiment.arrivals(seed)?);
-    let outcome = simulator::simulate(&fleet, &trace, policy, Protocol::Fill, &mut ());
-    outcome.map_err(|error| error.to_string())
 }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use formats::Source;
 use formats::openb::{self, NodeRow};
-use model::{Arrival, Catalogue, Fleet, MixShape, Trace};
-use simulator::arrivals;
+use model::{Arrival, Catalogue, Fleet, MixShape, Policy, Trace};
+use simulator::outcome::Outcome;
+use simulator::{Observer, Protocol, arrivals};
 
 use crate::shell;
 
@@ -72,6 +73,19 @@ impl Experiment {
             columns(open("order/node_rank.csv.gz")?.text(), 2, |line| line.starts_with(&prefix));
         let mix = engine::mix::of(tasks.arrivals.iter().map(|arrival| &arrival.workload));
         Ok(Self { tasks, nodes, mix, orders, ranks })
+    }
+
+    /// Runs the published experiment: the policy with this workload's mix, tasks never leave.
+    pub(crate) fn run(
+        &self,
+        policy: Policy,
+        seed: u64,
+        watch: &mut dyn Observer,
+    ) -> Result<Outcome, String> {
+        let policy = Policy { mix: self.mix.clone(), ..policy };
+        let (fleet, trace) = (self.fleet(seed)?, self.arrivals(seed)?);
+        let outcome = simulator::simulate(&fleet, &trace, policy, Protocol::Fill, watch);
+        outcome.map_err(|error| error.to_string())
     }
 
     /// The fleet in the seed's order of preference.

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use formats::Source;
 use model::{Placement, Policy};
+use simulator::Observer;
 use simulator::outcome::Sample;
-use simulator::{Observer, Protocol};
 
 use crate::Verdict;
 use crate::openb::{self, Experiment, SEEDS, WORKLOADS};
 
-/// Policies with published curves: our name, theirs, and whether runs are deterministic.
+/// Policies with published curves: our name and theirs. All but `random` are deterministic.
 const POLICIES: [(&str, &str); 6] = [
     ("fgd", "FGD"),
     ("best-fit", "BestFit"),
@@ -153,10 +153,7 @@ pub(crate) fn replay(
         Some(other) => other,
         None => return Err(format!("no policy {policy}")),
     };
-    let policy = Policy { mix: experiment.mix.clone(), ..Policy::new(placement) };
-    let (fleet, trace) = (experiment.fleet(seed)?, experiment.arrivals(seed)?);
-    simulator::simulate(&fleet, &trace, policy, Protocol::Fill, watch)
-        .map_err(|error| error.to_string())
+    experiment.run(Policy::new(placement), seed, watch)
 }
 
 fn curve(experiment: &Experiment, policy: &str, seed: u64) -> Result<Curve, String> {

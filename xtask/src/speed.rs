@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use formats::Source;
-use model::{Catalogue, Placement, Policy, Snapshot, Workload};
+use model::{Catalogue, Placement, Policy, Snapshot, SplitMix, Workload};
 use nix::sys::resource::{UsageWho, getrusage};
 use simulator::{Observer, Protocol};
 
@@ -83,7 +83,9 @@ fn usage_of(words: &[String]) -> Result<(f64, f64), String> {
 
 /// Runs `hotpot` with the given words and prints its CPU seconds and peak MiB.
 pub(crate) fn one(words: &[&str]) -> Verdict {
-    let program = shell::root().join("target/release/hotpot");
+    // Beside this very program, wherever cargo puts its output.
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let program = own.with_file_name("hotpot");
     let output = Command::new(program).args(words).current_dir(shell::root()).output();
     let output = output.map_err(|error| error.to_string())?;
     if !output.status.success() {
@@ -119,12 +121,8 @@ fn synthesize(folder: &Path, nodes: usize, tasks: usize) -> Result<(PathBuf, Pat
         task_list.text().lines().skip(1).map(|row| row.split(',').collect()).collect();
     let mut text =
         String::from("name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n");
-    let mut state = 1u64;
-    let mut uniform = || {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((state >> 33) as f64 + 0.5) / f64::from(1u32 << 31)
-    };
+    let mut random = SplitMix::new(1);
+    let mut uniform = || (random.below(1 << 52) as f64 + 0.5) / (1u64 << 52) as f64;
     // A fleet of this kind holds about 7 of these tasks per node. They run for an hour in the mean
     // and come twice as fast as that allows, so that the fleet fills up and a long queue forms.
     let gap_s = 3600.0 / (nodes as f64 * 6.9 * 2.0);

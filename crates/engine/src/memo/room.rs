@@ -106,7 +106,11 @@ impl Memo {
         members: u32,
         apart: bool,
     ) -> (u32, Refusal) {
-        let lacks = |idle: &Idle| idle.nearest.clone().unwrap_or_else(no_node);
+        let none = match apart {
+            true => Refusal::NoSuchPlace { place: "other node that could hold one".into() },
+            false => no_node(),
+        };
+        let lacks = |idle: &Idle| idle.nearest.clone().unwrap_or_else(|| none.clone());
         let enough = |idle: &&Idle| members <= idle.counted_to || idle.members < idle.counted_to;
         let asked = (columns.to_vec(), apart);
         if let Some(known) = self.idle.get(&asked).filter(enough) {

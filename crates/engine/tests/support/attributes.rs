@@ -14,6 +14,7 @@ pub(crate) fn attribute(workload: &mut Workload, word: &str, words: &mut Words<'
         "submitted" => workload.submitted_ms = words.number(),
         "limit" => workload.time_limit_ms = Some(words.number()),
         "members" => workload.members = words.number(),
+        "apart" => workload.apart = true,
         "cpu" => workload.demand.cpu_milli = words.milli(),
         "mem" => workload.demand.memory_mib = words.mib(),
         "gpu" => *gpus = Some(whole(words.number())),

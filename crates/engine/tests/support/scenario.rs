@@ -122,6 +122,7 @@ impl Reader {
             match word {
                 "backfill" => policy.backfill = words.next() == "on",
                 "depth" => policy.depth = words.number(),
+                "patience" => policy.patience_ms = words.number(),
                 "time-limit" => policy.time_limit_default_ms = words.number(),
                 "modes" => policy.modes = words.next().split(',').map(mode).collect(),
                 other => words.fail(other),

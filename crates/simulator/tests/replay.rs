@@ -1,0 +1,99 @@
+//! Replays of small traces, counted by hand.
+
+use model::{
+    Arrival, Catalogue, Demand, Fleet, Gpu, GpuAsk, GpuDemand, Isolation, ModeSet, Node, Owner,
+    Placement, Policy, Trace, Workload, WorkloadId,
+};
+use simulator::outcome::Outcome;
+use simulator::{Protocol, Yardstick, arrivals, simulate};
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// One node with four T4.
+fn fleet() -> Fleet {
+    let mut catalogue = Catalogue::shipped().unwrap();
+    let gpu = Gpu::idle(catalogue.get_or_enter("t4"), ModeSet::ALL);
+    Fleet::new(vec![Node::idle("n".to_owned(), 64_000, 262_144, vec![gpu; 4])])
+}
+
+fn arrival(at_ms: u64, runs_ms: Option<u64>, each: GpuAsk) -> Arrival {
+    let (isolation, modes) = (Isolation::None, ModeSet::ALL);
+    let gpus = GpuDemand { count: 1, each, accepts: Vec::new(), isolation, modes };
+    let demand = Demand { cpu_milli: 1000, memory_mib: 1024, gpus: Some(gpus) };
+    let workload = Workload::new(WorkloadId(0), "w".to_owned(), Owner::new("o"), demand);
+    Arrival { at_ms, runs_ms, workload }
+}
+
+fn timed(arrivals: Vec<Arrival>) -> Outcome {
+    let policy = Policy::new(Placement::BestFit);
+    simulate(&fleet(), &Trace { arrivals }, policy, Protocol::Timed, &mut ()).unwrap()
+}
+
+#[test]
+fn six_jobs_on_four_gpus() {
+    let outcome = timed(vec![arrival(0, Some(HOUR_MS), GpuAsk::Whole); 6]);
+    let totals = &outcome.totals;
+    assert_eq!((totals.arrived, totals.started, totals.rejected), (6, 6, 0));
+    assert_eq!(totals.makespan_ms, 2 * HOUR_MS);
+    assert!((totals.gpu_hours_held - 6.0).abs() < 1e-9);
+    assert!((totals.allocated_mean_pct - 75.0).abs() < 1e-9);
+    assert_eq!((totals.waits.mean_ms, totals.waits.max_ms), (HOUR_MS / 3, HOUR_MS));
+}
+
+#[test]
+fn a_sample_shows_its_moment_when_all_has_happened() {
+    let outcome = timed(vec![arrival(0, Some(HOUR_MS), GpuAsk::Whole); 6]);
+    let first = &outcome.samples[0];
+    assert_eq!((first.at_ms, first.running, first.waiting), (0, 4, 2));
+    assert!((first.allocated_pct - 100.0).abs() < 1e-9);
+    let times: Vec<u64> = outcome.samples.iter().map(|sample| sample.at_ms).collect();
+    assert_eq!(times, [0, HOUR_MS, 2 * HOUR_MS]);
+}
+
+#[test]
+fn a_time_limit_ends_what_would_run_longer() {
+    let mut long = arrival(0, Some(5 * HOUR_MS), GpuAsk::Whole);
+    long.workload.time_limit_ms = Some(HOUR_MS);
+    assert_eq!(timed(vec![long]).totals.makespan_ms, HOUR_MS);
+}
+
+#[test]
+fn what_can_never_run_is_rejected_and_holds_up_nobody() {
+    let mut wide = arrival(0, Some(HOUR_MS), GpuAsk::Whole);
+    wide.workload.demand.gpus.as_mut().unwrap().count = 5;
+    let outcome = timed(vec![wide, arrival(1, Some(HOUR_MS), GpuAsk::Whole)]);
+    assert_eq!((outcome.totals.rejected, outcome.totals.started), (1, 1));
+    assert_eq!(outcome.totals.waits.max_ms, 0);
+}
+
+#[test]
+fn a_fill_run_counts_memory_and_profiles_as_parts_of_the_fleet() {
+    let half = GpuAsk::Fraction { compute_milli: 0, memory_mib: 7000 };
+    let trace = Trace { arrivals: vec![arrival(0, Some(1), half); 3] };
+    let yardstick = Yardstick::of(&fleet());
+    // 7,000 MiB and 300 for the context of 14,910 MiB, rounded up.
+    assert_eq!(yardstick.gpu_milli(&trace.arrivals[0].workload), 490);
+    let filled = arrivals::fill(&trace, &yardstick, 2.0, 1);
+    assert_eq!(filled.arrivals.len(), 8000 / 490);
+    let policy = Policy::new(Placement::BestFit);
+    let outcome = simulate(&fleet(), &filled, policy, Protocol::Fill, &mut ()).unwrap();
+    assert_eq!(outcome.totals.started, 8, "two on each GPU");
+}
+
+#[test]
+fn a_fill_order_is_that_of_its_seed() {
+    let one = GpuAsk::Fraction { compute_milli: 100, memory_mib: 0 };
+    let named = |at: u64| {
+        let mut arrival = arrival(0, None, one.clone());
+        arrival.workload.name = format!("w{at}");
+        arrival
+    };
+    let trace = Trace { arrivals: (0..20).map(named).collect() };
+    let names = |seed| {
+        let filled = arrivals::fill(&trace, &Yardstick::of(&fleet()), 1.0, seed);
+        filled.arrivals.into_iter().map(|a| a.workload.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(1), names(1));
+    assert_ne!(names(1), names(2));
+    assert_eq!(names(1).len(), 40, "topped up to the load");
+}
