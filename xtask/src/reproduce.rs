@@ -84,7 +84,7 @@ pub(crate) fn slice() -> Verdict {
         Some(folder) => golden(&folder),
         None => {
             println!(
-                "skipped: published placements (the full openb traces are not here; HOTPOT_TRACES)"
+                "skipped: published placements (the full openb traces are not here; set HOTPOT_TRACES to the folder that holds openb/)"
             );
             Ok(())
         }

@@ -60,10 +60,11 @@ pub(crate) struct Simulate {
     /// for ever, and are turned away if they find no place.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) fill: Option<u32>,
-    /// Seed of the random order of --fill and of the policy `random`.
-    #[arg(long, value_name = "NUMBER", default_value_t = 42, value_parser = whole,
+    /// Seed of the random order of --fill and of the policy `random`. Default: 42, or the policy
+    /// file's.
+    #[arg(long, value_name = "NUMBER", value_parser = whole,
           allow_negative_numbers = true)]
-    pub(crate) seed: u64,
+    pub(crate) seed: Option<u64>,
     /// Throughput table (JSON) that gives the running times of a Gavel trace.
     #[arg(long, value_name = "FILE")]
     pub(crate) throughputs: Option<PathBuf>,

@@ -13,6 +13,8 @@ use crate::screen;
 const NODE_GPUS: u32 = 8;
 /// Most GPUs of a fleet in a word.
 const GPUS_MAX: u32 = 100_000;
+/// Seed where none is given.
+pub(crate) const SEED: u64 = 42;
 const CPU_MILLI_PER_GPU: u64 = 16_000;
 const MEMORY_MIB_PER_GPU: u64 = 128 * 1024;
 
@@ -93,25 +95,23 @@ pub(crate) fn trace(path: &Path, throughputs: Option<&Path>) -> Result<Trace, Fa
 pub(crate) fn policy(
     file: Option<&Path>,
     placement: Option<&str>,
-    seed: u64,
+    seed: Option<u64>,
 ) -> Result<Policy, Failure> {
     let mut policy = match file {
         Some(path) => formats::policy::read(&Source::open(path)?)?,
         None => Policy::new(Placement::Hotpot),
     };
-    if let Some(name) = placement {
-        // The weights of a policy file hold for its own placement.
-        if policy.placement.name() != name {
-            policy.placement = Placement::parse(name).ok_or_else(|| {
-                Failure::Usage(format!(
-                    "no policy `{name}`; there are {}",
-                    Placement::NAMES.join(", ")
-                ))
-            })?;
-        }
-        if let Placement::Random { seed: of_policy } = &mut policy.placement {
-            *of_policy = seed;
-        }
+    // The seed and the weights of a policy file hold for its own placement.
+    let other = placement.filter(|name| policy.placement.name() != *name);
+    if let Some(name) = other {
+        policy.placement = Placement::parse(name).ok_or_else(|| {
+            let names = Placement::NAMES.join(", ");
+            Failure::Usage(format!("no policy `{name}`; there are {names}"))
+        })?;
+    }
+    if let Placement::Random { seed: of_policy } = &mut policy.placement {
+        let of_file = (file.is_some() && other.is_none()).then_some(*of_policy);
+        *of_policy = seed.or(of_file).unwrap_or(SEED);
     }
     Ok(policy)
 }

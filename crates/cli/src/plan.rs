@@ -30,8 +30,7 @@ pub(crate) fn run(options: &Plan) -> Result<Answer, Failure> {
 pub(crate) fn situation(queue: &Queue) -> Result<(Snapshot, Policy), Failure> {
     let trace = inputs::trace(&queue.workloads, None)?;
     let fleet = inputs::fleet(&queue.fleet, &queue.workloads)?;
-    let mut policy =
-        inputs::policy(queue.policy_file.as_deref(), queue.policy.as_deref(), DRAW_SEED)?;
+    let mut policy = inputs::policy(queue.policy_file.as_deref(), queue.policy.as_deref(), None)?;
     policy.depth = policy.depth.max(trace.arrivals.len() as u32);
     let mut snapshot = Snapshot::new(fleet, 0);
     for arrival in trace.arrivals {
@@ -39,9 +38,6 @@ pub(crate) fn situation(queue: &Queue) -> Result<(Snapshot, Policy), Failure> {
     }
     Ok((snapshot, policy))
 }
-
-/// Seed of the policy `random`; a plan has no other use of chance.
-const DRAW_SEED: u64 = 42;
 
 fn table(snapshot: &Snapshot, policy: &Policy, plan: &Decision) -> String {
     let mut text = String::new();

@@ -85,7 +85,11 @@ fn compare(options: &Simulate, fleet: &Fleet, trace: &Trace) -> Result<Compariso
     let (protocol, filled, sentence) = match options.fill {
         Some(percent) => {
             let filled = fill(options, fleet, trace, percent)?;
-            (Protocol::Fill, Some(filled), fill_sentence(percent, options.seed))
+            (
+                Protocol::Fill,
+                Some(filled),
+                fill_sentence(percent, options.seed.unwrap_or(inputs::SEED)),
+            )
         }
         None => (Protocol::Timed, None, TIMED_SENTENCE.to_string()),
     };
@@ -132,7 +136,7 @@ fn fill(options: &Simulate, fleet: &Fleet, trace: &Trace, percent: u32) -> Resul
         return refuse(&format!("takes more than {FILL_MAX} such small workloads; give less"));
     }
     let load = f64::from(percent) / 100.0;
-    let filled = arrivals::fill(trace, &yardstick, load, options.seed);
+    let filled = arrivals::fill(trace, &yardstick, load, options.seed.unwrap_or(inputs::SEED));
     if filled.arrivals.is_empty() {
         return refuse("not one workload is as small as that; give more, or a larger fleet");
     }

@@ -3,6 +3,8 @@
 //! Columns are described in the trace's own README. Nodes can be exclusive or memory-capped, as in
 //! the published experiments, where a task's share is booked and nothing else.
 
+use std::collections::BTreeSet;
+
 use model::{
     Arrival, Catalogue, Class, Demand, Fleet, Gpu, GpuAsk, GpuDemand, Isolation, ModeSet, ModelSet,
     Node, Owner, SharingKind, Trace, Workload, WorkloadId,
@@ -46,15 +48,22 @@ pub struct NodeRow {
 /// Reads a node list, in file order.
 ///
 /// # Errors
-/// A missing or unknown column, a value that is not a count or absurdly large, GPUs without model.
+/// A missing or unknown column, a value that is not a count or absurdly large, GPUs without model,
+/// two nodes of one name.
 pub fn node_rows(source: &Source) -> Result<Vec<NodeRow>, ReadError> {
     let mut table = Table::open(source, &NODE_COLUMNS, &[])?;
     let mut nodes = Vec::new();
+    let mut names = BTreeSet::new();
     while let Some(row) = table.next()? {
+        let name = row.name("sn")?;
+        if !names.insert(name.to_string()) {
+            let what = format!("a node named {} stands above already", quote(name));
+            return Err(row.error("sn", what, "give every node a name of its own"));
+        }
         let gpus = row.amount("gpu", GPUS_MAX)? as u8;
         let model = if gpus == 0 { "" } else { row.name("model")? };
         nodes.push(NodeRow {
-            name: row.name("sn")?.to_string(),
+            name: name.to_string(),
             cpu_milli: row.amount("cpu_milli", CPU_MAX_MILLI)?,
             memory_mib: row.amount("memory_mib", MEMORY_MAX_MIB)?,
             gpus,

@@ -19,8 +19,17 @@ const MPS_TENANTS_MAX: u32 = 48;
 /// Most workloads looked at in one cycle.
 const DEPTH_MAX: u32 = 1_000_000;
 
-const KEYS: [&str; 8] =
-    ["placement", "seed", "weighted", "modes", "quotas", "backfill", "depth", "time_limit_default"];
+const KEYS: [&str; 9] = [
+    "placement",
+    "seed",
+    "weighted",
+    "modes",
+    "quotas",
+    "backfill",
+    "depth",
+    "patience",
+    "time_limit_default",
+];
 
 /// Reads a policy file.
 ///
@@ -44,6 +53,9 @@ pub fn read(source: &Source) -> Result<Policy, ReadError> {
     }
     if let Some(field) = keys.get("depth") {
         policy.depth = field.count(1, DEPTH_MAX)?;
+    }
+    if let Some(field) = keys.get("patience") {
+        policy.patience_ms = field.read(quantity::duration_ms)?;
     }
     if let Some(field) = keys.get("time_limit_default") {
         policy.time_limit_default_ms = match field.read(quantity::duration_ms)? {
