@@ -11,7 +11,7 @@ const HOUR_MS: u64 = 3_600_000;
 
 /// One node with four T4.
 fn fleet() -> Fleet {
-    let mut catalogue = Catalogue::shipped().unwrap();
+    let mut catalogue = Catalogue::shipped().expect("the tables are compiled in");
     let gpu = Gpu::idle(catalogue.get_or_enter("t4"), ModeSet::ALL);
     Fleet::new(vec![Node::idle("n".to_owned(), 64_000, 262_144, vec![gpu; 4])])
 }
@@ -26,7 +26,7 @@ fn arrival(at_ms: u64, runs_ms: Option<u64>, each: GpuAsk) -> Arrival {
 
 fn timed(arrivals: Vec<Arrival>) -> Outcome {
     let policy = Policy::new(Placement::BestFit);
-    simulate(&fleet(), &Trace { arrivals }, policy, Protocol::Timed, &mut ()).unwrap()
+    simulate(&fleet(), &Trace { arrivals }, policy, Protocol::Timed, &mut ()).expect("legal plans")
 }
 
 #[test]
