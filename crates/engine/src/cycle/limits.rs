@@ -1,0 +1,97 @@
+//! Limits that have nothing to do with the fleet: quotas and arrays.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+
+use model::{Action, Plan, Refusal, Workload, WorkloadId};
+
+use super::Cycle;
+use super::seating::Tentative;
+
+impl Cycle<'_> {
+    /// What stops one workload at its limit stops those behind it in the same lane.
+    pub(super) fn note_limit(&mut self, workload: &Workload, refusal: &Refusal) {
+        // Where it is too large for the quota on this seat, it may count for less on another.
+        let quota = matches!(refusal, Refusal::Quota { asked_milli, limit_milli, .. }
+            if asked_milli <= limit_milli);
+        if quota {
+            self.quota_kept.insert(workload.owner.clone());
+        }
+        if quota || matches!(refusal, Refusal::ArrayLimit { .. }) {
+            self.queue.park();
+        }
+    }
+
+    /// Gives a reason to those who were not looked at, unless they are more than a plan looks at.
+    pub(super) fn name_the_rest(&self, plan: &mut Plan) {
+        let waiting = self.snapshot.waiting();
+        if waiting.len() > self.policy.depth as usize {
+            return;
+        }
+        let placed = plan.steps.iter().filter_map(|step| match &step.action {
+            Action::Place { workload, .. } => Some(*workload),
+            Action::SetMode { .. } => None,
+        });
+        let placed: BTreeSet<WorkloadId> = placed.collect();
+        for (id, workload) in waiting.iter().filter(|(id, _)| !placed.contains(id)) {
+            plan.waiting.entry(*id).or_insert_with(|| {
+                let limit = self.within_limits(workload).err();
+                limit.unwrap_or(Refusal::BeyondDepth { depth: self.policy.depth })
+            });
+        }
+    }
+
+    /// Limits that have nothing to do with the fleet: quota and array.
+    pub(super) fn within_limits(&self, workload: &Workload) -> Result<(), Refusal> {
+        let members = u64::from(workload.members.max(1));
+        let asked_milli = workload.demand.gpu_milli().saturating_mul(members);
+        if let Err(refusal) = self.quota(workload, asked_milli) {
+            let limit_milli = self.policy.quota(&workload.owner).gpu_milli_max;
+            // The least that the workload can count for may be more than its owner can ever use.
+            let never = limit_milli.is_some_and(|limit_milli| asked_milli > limit_milli);
+            let because = Box::new(refusal);
+            return Err(if never { Refusal::Never { because } } else { *because });
+        }
+        if let Some(member) = workload.array {
+            let here = self.arrays.get(&member.array).copied().unwrap_or(0);
+            let running = self.snapshot.array_running(member.array) + here;
+            if member.at_once_max > 0 && running >= member.at_once_max {
+                return Err(Refusal::ArrayLimit { at_once_max: member.at_once_max });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the owner may use so much more. Nobody takes the quota from under an earlier workload
+    /// of the same owner that waits for it.
+    pub(super) fn quota(&self, workload: &Workload, asked_milli: u64) -> Result<(), Refusal> {
+        let Some(limit_milli) = self.policy.quota(&workload.owner).gpu_milli_max else {
+            return Ok(());
+        };
+        if workload.demand.gpus.is_none() {
+            return Ok(());
+        }
+        let used_milli = self.queue.usage(&workload.owner).gpu_milli;
+        let owner = workload.owner.as_str().into();
+        let refusal = Refusal::Quota { owner, asked_milli, used_milli, limit_milli };
+        let kept = self.quota_kept.contains(&workload.owner);
+        if kept || used_milli.saturating_add(asked_milli) > limit_milli {
+            return Err(refusal);
+        }
+        Ok(())
+    }
+
+    /// The quota once more, now that the seats and so the shares' true sizes are known: a profile
+    /// or an amount of memory says little before.
+    pub(super) fn within_quota(
+        &mut self,
+        workload: &Workload,
+        tentative: Tentative,
+    ) -> Result<Tentative, Refusal> {
+        let verdict = self.quota(workload, tentative.gpu_milli);
+        if verdict.is_err() {
+            self.undo(workload.id, &tentative);
+        }
+        verdict.map(|()| tentative)
+    }
+}
