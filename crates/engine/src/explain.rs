@@ -1,5 +1,6 @@
 //! Why is a workload not there? For each node and GPU, what it lacks, in amounts.
 
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -54,7 +55,8 @@ pub fn explain(snapshot: &Snapshot, policy: &Policy, id: WorkloadId) -> Option<E
     let running = snapshot.running().get(&id).map(|running| &running.workload);
     let workload = Arc::clone(waiting.or(running)?);
     let plan = plan(snapshot, policy);
-    let then = at_its_turn(snapshot, policy, &plan, id);
+    let ahead = ahead(snapshot, policy, &plan, id);
+    let then = at_its_turn(snapshot, policy, &plan, &ahead);
     let observed = match policy.mix.is_empty() {
         true => mix::of_snapshot(snapshot),
         false => policy.mix.clone(),
@@ -66,22 +68,30 @@ pub fn explain(snapshot: &Snapshot, policy: &Policy, id: WorkloadId) -> Option<E
         .indexed()
         .map(|(node, _)| node_verdict(&then, policy, &mut scorer, (&workload.demand, &keys), node))
         .collect();
-    Some(Explanation { position: position(snapshot, policy, &plan, id), workload, plan, nodes })
+    let position = waiting.map(|_| ahead.len());
+    Some(Explanation { position, workload, plan, nodes })
 }
 
-/// The world once the plan has started everybody that it starts before the workload.
-fn at_its_turn(snapshot: &Snapshot, policy: &Policy, plan: &Plan, id: WorkloadId) -> Snapshot {
+/// The world once the plan has started all that it starts of those ahead.
+fn at_its_turn(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    plan: &Plan,
+    ahead: &BTreeSet<WorkloadId>,
+) -> Snapshot {
     let mut then = snapshot.clone();
-    let mut before = Vec::new();
+    let mut modes = Vec::new();
     for step in &plan.steps {
         match &step.action {
-            Action::Place { workload, .. } if *workload == id => break,
-            Action::Place { .. } => {
-                before.push(&step.action);
-                // The plan is legal, so that every action of it can be carried out.
-                before.drain(..).for_each(|action| drop(apply(&mut then, action, policy)));
+            Action::SetMode { .. } => modes.push(&step.action),
+            Action::Place { workload, .. } => {
+                let mut needed = core::mem::take(&mut modes);
+                needed.push(&step.action);
+                if ahead.contains(workload) {
+                    // The plan is legal, so that every action of it can be carried out.
+                    needed.into_iter().for_each(|action| drop(apply(&mut then, action, policy)));
+                }
             }
-            Action::SetMode { .. } => before.push(&step.action),
         }
     }
     then
@@ -124,23 +134,27 @@ fn seat(scorer: &mut Scorer, id: NodeId, node: &Node, keys: &[Key]) -> Result<i6
     nearest.map_or(Ok(0), Err)
 }
 
-/// How many are looked at before it, what the plan grants them counted towards their owners.
-fn position(snapshot: &Snapshot, policy: &Policy, plan: &Plan, id: WorkloadId) -> Option<usize> {
-    snapshot.waiting().get(&id)?;
+/// Who is looked at before the workload, what the plan grants them counted towards their owners.
+fn ahead(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    plan: &Plan,
+    id: WorkloadId,
+) -> BTreeSet<WorkloadId> {
     let mut after = snapshot.clone();
     plan.steps.iter().for_each(|step| drop(apply(&mut after, &step.action, policy)));
     let mut queue = Queue::new(snapshot, policy);
-    let mut ahead = 0;
-    while let Some(next) = queue.next() {
-        if next == id {
-            return Some(ahead);
-        }
+    let mut ahead = BTreeSet::new();
+    while let Some(next) = queue.next().filter(|next| *next != id) {
         if let Some(started) = after.running().get(&next) {
             queue.charge(&started.workload.owner, started.usage);
         }
-        ahead += 1;
+        if matches!(plan.waiting.get(&next), Some(Refusal::ArrayLimit { .. })) {
+            queue.park();
+        }
+        ahead.insert(next);
     }
-    None
+    ahead
 }
 
 impl Explanation {

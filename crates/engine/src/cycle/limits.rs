@@ -9,17 +9,20 @@ use super::Cycle;
 use super::seating::Tentative;
 
 impl Cycle<'_> {
-    /// What stops one workload at its limit stops those behind it in the same lane.
-    pub(super) fn note_limit(&mut self, workload: &Workload, refusal: &Refusal) {
-        // Where it is too large for the quota on this seat, it may count for less on another.
-        let quota = matches!(refusal, Refusal::Quota { asked_milli, limit_milli, .. }
-            if asked_milli <= limit_milli);
+    /// What stops one workload at its limit stops those behind it in the same lane. Returns whether
+    /// it was stopped so, before anybody looked for a seat.
+    pub(super) fn note_limit(&mut self, workload: &Workload, refusal: &Refusal) -> bool {
+        // Where the size shows on the seat alone, it may be less on another: nobody is held up.
+        let quota = matches!(refusal, Refusal::Quota { asked_milli, .. }
+            if *asked_milli == least_milli(workload));
         if quota {
             self.quota_kept.insert(workload.owner.clone());
         }
-        if quota || matches!(refusal, Refusal::ArrayLimit { .. }) {
+        let stopped = quota || matches!(refusal, Refusal::ArrayLimit { .. });
+        if stopped {
             self.queue.park();
         }
+        stopped
     }
 
     /// Gives a reason to those who were not looked at, unless they are more than a plan looks at.
@@ -43,21 +46,20 @@ impl Cycle<'_> {
 
     /// Limits that have nothing to do with the fleet: quota and array.
     pub(super) fn within_limits(&self, workload: &Workload) -> Result<(), Refusal> {
-        let members = u64::from(workload.members.max(1));
-        let asked_milli = workload.demand.gpu_milli().saturating_mul(members);
-        if let Err(refusal) = self.quota(workload, asked_milli) {
-            let limit_milli = self.policy.quota(&workload.owner).gpu_milli_max;
-            // The least that the workload can count for may be more than its owner can ever use.
-            let never = limit_milli.is_some_and(|limit_milli| asked_milli > limit_milli);
-            let because = Box::new(refusal);
-            return Err(if never { Refusal::Never { because } } else { *because });
-        }
         if let Some(member) = workload.array {
             let here = self.arrays.get(&member.array).copied().unwrap_or(0);
             let running = self.snapshot.array_running(member.array) + here;
             if member.at_once_max > 0 && running >= member.at_once_max {
                 return Err(Refusal::ArrayLimit { at_once_max: member.at_once_max });
             }
+        }
+        let asked_milli = least_milli(workload);
+        if let Err(refusal) = self.quota(workload, asked_milli) {
+            let limit_milli = self.policy.quota(&workload.owner).gpu_milli_max;
+            // The least that the workload can count for may be more than its owner can ever use.
+            let never = limit_milli.is_some_and(|limit_milli| asked_milli > limit_milli);
+            let because = Box::new(refusal);
+            return Err(if never { Refusal::Never { because } } else { *because });
         }
         Ok(())
     }
@@ -94,4 +96,9 @@ impl Cycle<'_> {
         }
         verdict.map(|()| tentative)
     }
+}
+
+/// The least that a workload can count for its owner: 0 where the size depends on the seat.
+fn least_milli(workload: &Workload) -> u64 {
+    workload.demand.gpu_milli().saturating_mul(u64::from(workload.members.max(1)))
 }

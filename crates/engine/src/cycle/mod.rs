@@ -69,8 +69,8 @@ impl<'a> Cycle<'a> {
                     plan.steps.extend(steps);
                 }
                 Err(refusal) => {
-                    looked_at += u32::from(!refusal.is_of_limits());
-                    self.note_limit(&workload, &refusal);
+                    let before_seating = self.note_limit(&workload, &refusal);
+                    looked_at += u32::from(!before_seating && !refusal.is_never());
                     plan.waiting.insert(id, refusal);
                 }
             }
@@ -80,12 +80,12 @@ impl<'a> Cycle<'a> {
     }
 
     fn try_start(&mut self, workload: &Arc<Workload>) -> Result<Vec<Step>, Refusal> {
+        let columns = self.memo.columns(workload);
+        self.ever(workload, &columns)?;
         self.within_limits(workload)?;
         if let (Some(head), false) = (&self.head, self.policy.backfill) {
             return Err(Refusal::BehindHead { head: head.id });
         }
-        let columns = self.memo.columns(workload);
-        self.ever(workload, &columns)?;
         self.promise_to_head();
         let seated = self.seat_all(workload, &columns, self.end_ms(workload));
         match seated.and_then(|tentative| self.within_quota(workload, tentative)) {

@@ -138,11 +138,14 @@ impl Memo {
 
     /// Makes room for the scores of a column that has none: empties those that have not been asked
     /// for longest, down to half of what may be kept.
-    fn make_room(&mut self) {
+    ///
+    /// * `in_use` — columns that must stay.
+    fn make_room(&mut self, in_use: &[ColumnId]) {
         let nodes = self.fleet.nodes().len();
         if self.kept + nodes > SCORES_MAX {
-            let mut oldest: Vec<_> =
-                self.columns.iter_mut().filter(|column| column.size() > 0).collect();
+            let indexed = (0..).map(ColumnId).zip(&mut self.columns);
+            let free = indexed.filter(|(id, column)| column.size() > 0 && !in_use.contains(id));
+            let mut oldest: Vec<&mut Column> = free.map(|(_, column)| column).collect();
             oldest.sort_by_key(|column| column.asked);
             for column in oldest {
                 if self.kept <= SCORES_MAX / 2 {
@@ -238,7 +241,7 @@ impl Memo {
 
     fn catch_up(&mut self, column: ColumnId) {
         if self.columns[column.0].scores.len() == 0 {
-            self.make_room();
+            self.make_room(&[column]);
         }
         let Self { fleet, scorer, columns, changes, picks, .. } = self;
         let Column { key, scores, .. } = &mut columns[column.0];
@@ -251,9 +254,10 @@ impl Memo {
         });
     }
 
-    fn catch_up_starts(&mut self, column: ColumnId) {
+    /// * `in_use` — the columns that are caught up together.
+    fn catch_up_starts(&mut self, column: ColumnId, in_use: &[ColumnId]) {
         if self.columns[column.0].starts.len() == 0 {
-            self.make_room();
+            self.make_room(in_use);
         }
         let Self { fleet, scorer, columns, changes, picks, .. } = self;
         let Column { key, starts, .. } = &mut columns[column.0];

@@ -13,6 +13,9 @@ use crate::placement::{Key, Scorer};
 /// What a resident is expected to overstay by at least.
 const OVERSTAY_MS: u64 = 60_000;
 
+/// Starts at or below this do not come: the node is too small, or a resident never leaves.
+const NOT_EVER: i64 = -i64::MAX;
+
 impl Memo {
     /// When `members` can start and on which nodes (ascending), if all leave in time and any
     /// alternative will do. Not before `now_ms`: whoever overstays is expected to stay for as long
@@ -24,10 +27,10 @@ impl Memo {
         apart: bool,
         now_ms: u64,
     ) -> Option<(u64, Vec<NodeId>)> {
-        columns.iter().for_each(|column| self.catch_up_starts(*column));
+        columns.iter().for_each(|column| self.catch_up_starts(*column, columns));
         if members == 1 {
             let best = |column: &ColumnId| self.columns[column.0].starts.best();
-            let able = columns.iter().filter_map(best).filter(|(_, start)| *start != i64::MIN);
+            let able = columns.iter().filter_map(best).filter(|(_, start)| *start > NOT_EVER);
             let (start_ms, id) = able.map(|(id, start)| (start.unsigned_abs(), id)).min()?;
             if start_ms >= now_ms {
                 return Some((start_ms, [id].to_vec()));
@@ -58,7 +61,7 @@ impl Memo {
         let mut starts: BTreeMap<NodeId, u64> = BTreeMap::new();
         for column in columns {
             let able = self.columns[column.0].starts.indexed();
-            for (id, start) in able.filter(|(_, start)| *start != i64::MIN) {
+            for (id, start) in able.filter(|(_, start)| *start > NOT_EVER) {
                 let start_ms = match start.unsigned_abs() {
                     0 => now_ms,
                     past_ms if past_ms < now_ms => {
@@ -75,7 +78,7 @@ impl Memo {
 
     /// Every node that could hold one member once all have left, ascending.
     pub(crate) fn ever_able(&mut self, columns: &[ColumnId]) -> Vec<NodeId> {
-        columns.iter().for_each(|column| self.catch_up_starts(*column));
+        columns.iter().for_each(|column| self.catch_up_starts(*column, columns));
         let mut able: Vec<_> = self.starts(columns, 0).into_iter().map(|(_, id)| id).collect();
         able.sort_unstable();
         able
