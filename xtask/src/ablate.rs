@@ -3,10 +3,10 @@
 use model::{HotpotTerms, Placement, Policy};
 use simulator::outcome::Outcome;
 
-use crate::Verdict;
 use crate::compare::mean;
 use crate::openb::{self, Experiment, SEEDS};
 use crate::reproduce::replay;
+use crate::{Verdict, parallel};
 
 const WORKLOADS: [&str; 5] = ["default", "cpu250", "gpushare100", "gpuspec33", "multigpu50"];
 const POINTS: [u64; 3] = [95, 100, 130];
@@ -52,11 +52,11 @@ fn variants() -> Vec<(&'static str, HotpotTerms)> {
 }
 
 fn column(experiment: &Experiment, seeds: &[u64]) -> Result<Vec<String>, String> {
-    let fgd = openb::in_parallel(seeds, |seed| replay(experiment, "fgd", *seed, &mut ()))?;
+    let fgd = parallel::run(seeds, |seed| replay(experiment, "fgd", *seed, &mut ()))?;
     let variants = variants();
     let jobs: Vec<(HotpotTerms, u64)> =
         variants.iter().flat_map(|(_, terms)| seeds.iter().map(|seed| (*terms, *seed))).collect();
-    let runs = openb::in_parallel(&jobs, |(terms, seed)| {
+    let runs = parallel::run(&jobs, |(terms, seed)| {
         let policy = Policy { hotpot: *terms, ..Policy::new(Placement::Hotpot) };
         experiment.run(policy, *seed, &mut ())
     })?;

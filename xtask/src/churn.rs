@@ -7,8 +7,8 @@ use model::{Arrival, Placement, Policy, SplitMix, Trace};
 use simulator::Protocol;
 use simulator::outcome::Outcome;
 
-use crate::Verdict;
 use crate::openb::{self, Experiment, SEEDS};
+use crate::{Verdict, parallel};
 
 const WORKLOADS: [&str; 5] = ["default", "cpu250", "gpushare100", "gpuspec33", "multigpu50"];
 const POLICIES: [&str; 3] = ["best-fit", "fgd", "hotpot"];
@@ -35,7 +35,7 @@ pub(crate) fn run(quick: bool) -> Verdict {
                 .flat_map(|policy| seeds.iter().map(|seed| (*policy, *seed)))
                 .collect();
             let runs =
-                openb::in_parallel(&jobs, |(policy, seed)| one(&experiment, policy, *seed, load))?;
+                parallel::run(&jobs, |(policy, seed)| one(&experiment, policy, *seed, load))?;
             print!("{workload:<12} {:>5}", format!("{load} %"));
             for of_policy in runs.chunks(seeds.len()) {
                 let mean = |figure: fn(&(f64, f64)) -> f64| {

@@ -2,9 +2,9 @@
 
 use simulator::outcome::{Outcome, Size};
 
-use crate::Verdict;
 use crate::openb::{self, Experiment, SEEDS, WORKLOADS};
 use crate::reproduce::replay;
+use crate::{Verdict, parallel};
 
 /// Arrived percent at which allocations are compared.
 const POINTS: [u64; 5] = [80, 90, 95, 100, 130];
@@ -35,9 +35,8 @@ pub(crate) fn run(quick: bool) -> Verdict {
             .iter()
             .flat_map(|policy| seeds.iter().map(|seed| (*policy, *seed)))
             .collect();
-        let outcomes = openb::in_parallel(&jobs, |(policy, seed)| {
-            replay(&experiment, policy, *seed, &mut ())
-        })?;
+        let outcomes =
+            parallel::run(&jobs, |(policy, seed)| replay(&experiment, policy, *seed, &mut ()))?;
         let (fgd, ours) = outcomes.split_at(seeds.len());
         row(workload, fgd, ours, &mut complaints);
     }

@@ -8,6 +8,7 @@ mod churn;
 mod compare;
 mod mig;
 mod openb;
+mod parallel;
 mod reproduce;
 mod shell;
 mod speed;

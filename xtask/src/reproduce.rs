@@ -8,8 +8,8 @@ use model::{Placement, Policy};
 use simulator::Observer;
 use simulator::outcome::Sample;
 
-use crate::Verdict;
 use crate::openb::{self, Experiment, SEEDS, WORKLOADS};
+use crate::{Verdict, parallel};
 
 /// Policies with published curves: our name and theirs. All but `random` are deterministic.
 const POLICIES: [(&str, &str); 6] = [
@@ -49,9 +49,8 @@ pub(crate) fn run(quick: bool) -> Verdict {
     for workload in workloads {
         let experiment = Experiment::read(&folder, workload)?;
         for (ours, theirs) in POLICIES {
-            let curves = openb::in_parallel(&SEEDS.collect::<Vec<_>>(), |seed| {
-                curve(&experiment, ours, *seed)
-            })?;
+            let curves =
+                parallel::run(&SEEDS.collect::<Vec<_>>(), |seed| curve(&experiment, ours, *seed))?;
             let theirs: Vec<&Curve> = SEEDS
                 .map(|seed| published.get(&(workload.to_string(), theirs.to_string(), seed)))
                 .collect::<Option<_>>()
