@@ -71,7 +71,7 @@ fn decision(snapshot: &Snapshot, names: &Names<'_>, explanation: &Explanation) -
         };
         return format!("starts now on {}{more}", shown.join(", "));
     }
-    match explanation.plan.waiting.get(&explanation.workload.id) {
+    match &explanation.waits_because {
         // Says itself that waiting does not help.
         Some(never) if never.is_never() => words::refusal(never, &|id| names.of_id(id)),
         Some(refusal) => format!("waits; {}", words::refusal(refusal, &|id| names.of_id(id))),
@@ -192,7 +192,7 @@ fn json(snapshot: &Snapshot, policy: &Policy, explanation: &Explanation) -> Stri
         ahead: explanation.position,
         starts: explanation.starts(),
         seats: seats.iter().map(|seat| words::seat(snapshot.fleet(), seat)).collect(),
-        waits_because: explanation.plan.waiting.get(&id),
+        waits_because: explanation.waits_because.as_ref(),
         text: decision(snapshot, &Names::of(snapshot), explanation),
         nodes: nodes.collect(),
     })

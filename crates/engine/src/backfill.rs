@@ -3,7 +3,7 @@
 //! EASY backfill (Lifka, JSSPP'95), per node: the head is promised the node, or for a gang the
 //! nodes, that will be able to hold it soonest if everybody leaves at the end of their time limit.
 //! Whoever comes after the head may use other nodes freely, and the promised ones only if gone again
-//! by the promised time.
+//! by the promised time. Past the policy's patience every node that could hold the head is promised.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

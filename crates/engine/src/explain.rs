@@ -21,6 +21,8 @@ pub struct Explanation {
     pub workload: Arc<Workload>,
     /// How many the plan looks at before it; `None` if it runs already.
     pub position: Option<usize>,
+    /// Why it waits; `None` if it starts or runs.
+    pub waits_because: Option<Refusal>,
     /// What the next plan would do, all workloads included.
     pub plan: Plan,
     /// Every node, as it is when that plan comes to the workload.
@@ -57,10 +59,7 @@ pub fn explain(snapshot: &Snapshot, policy: &Policy, id: WorkloadId) -> Option<E
     let plan = plan(snapshot, policy);
     let ahead = ahead(snapshot, policy, &plan, id);
     let then = at_its_turn(snapshot, policy, &plan, &ahead);
-    let observed = match policy.mix.is_empty() {
-        true => mix::of_snapshot(snapshot),
-        false => policy.mix.clone(),
-    };
+    let observed = mix::observed(policy, snapshot);
     let mut scorer = Scorer::new(policy, &observed, snapshot.fleet());
     let keys = scorer.keys(&workload);
     let nodes = then
@@ -69,7 +68,12 @@ pub fn explain(snapshot: &Snapshot, policy: &Policy, id: WorkloadId) -> Option<E
         .map(|(node, _)| node_verdict(&then, policy, &mut scorer, (&workload.demand, &keys), node))
         .collect();
     let position = waiting.map(|_| ahead.len());
-    Some(Explanation { position, workload, plan, nodes })
+    let mut answer = Explanation { workload, position, waits_because: None, plan, nodes };
+    if waiting.is_some() && !answer.starts() {
+        let told = answer.plan.waiting.get(&id).cloned();
+        answer.waits_because = Some(told.unwrap_or(Refusal::BeyondDepth { depth: policy.depth }));
+    }
+    Some(answer)
 }
 
 /// The world once the plan has started all that it starts of those ahead.
@@ -164,14 +168,5 @@ impl Explanation {
             Action::Place { workload, .. } => *workload == self.workload.id,
             Action::SetMode { .. } => false,
         })
-    }
-
-    /// Why it waits; `None` if it starts or runs.
-    pub fn waits_because(&self, policy: &Policy) -> Option<Refusal> {
-        if self.starts() || self.position.is_none() {
-            return None;
-        }
-        let told = self.plan.waiting.get(&self.workload.id).cloned();
-        Some(told.unwrap_or(Refusal::BeyondDepth { depth: policy.depth }))
     }
 }

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use model::{GpuAsk, MixShape, ModelSet, Snapshot, Workload};
+use model::{GpuAsk, MixShape, ModelSet, Placement, Policy, Snapshot, Workload};
 
 /// Share of all workloads that the kept shapes must cover (Weng et al., USENIX ATC'23, artifact).
 const COVERAGE: f64 = 0.95;
@@ -48,8 +48,14 @@ pub fn of<'a>(workloads: impl Iterator<Item = &'a Workload>) -> Vec<MixShape> {
         .collect()
 }
 
-/// The mix of everything that waits or runs.
-pub fn of_snapshot(snapshot: &Snapshot) -> Vec<MixShape> {
+/// The mix that a policy goes by without having been given one: that of everything that waits or
+/// runs. Empty where the policy brings a mix, or has no use for any.
+pub(crate) fn observed(policy: &Policy, snapshot: &Snapshot) -> Vec<MixShape> {
+    let looks_ahead = matches!(policy.placement, Placement::Fgd | Placement::Hotpot);
+    if looks_ahead && policy.mix.is_empty() { of_snapshot(snapshot) } else { Vec::new() }
+}
+
+fn of_snapshot(snapshot: &Snapshot) -> Vec<MixShape> {
     let waiting = snapshot.waiting().values();
     let running = snapshot.running().values().map(|running| &running.workload);
     of(waiting.chain(running).map(AsRef::as_ref))

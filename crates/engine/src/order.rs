@@ -12,8 +12,8 @@ use model::{Lane, Owner, Policy, Snapshot, Usage, WorkloadId};
 /// Waiting workloads in the order in which they are to be looked at.
 pub(crate) struct Queue<'a> {
     capacity: Usage,
-    /// Lanes of one owner and priority each; sorted by priority from high to low.
-    lanes: Vec<Line<'a>>,
+    /// Lanes with how far each has been followed; sorted by priority from high to low.
+    lines: Vec<Line<'a>>,
     /// Lanes of the priority in turn that have entries left, the next one first.
     turn: BTreeSet<Standing>,
     /// First lane of the priorities after that.
@@ -45,17 +45,17 @@ struct Account {
 impl<'a> Queue<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, policy: &Policy) -> Self {
         let mut accounts = BTreeMap::new();
-        let mut lanes = Vec::new();
+        let mut lines = Vec::new();
         for lane in snapshot.lanes() {
             accounts.entry(lane.owner).or_insert_with(|| {
                 let weight = u64::from(policy.quota(lane.owner).weight.max(1));
                 Account { weight, usage: snapshot.usage(lane.owner), lanes: Vec::new() }
             });
             let entries = lane.entries.iter();
-            lanes.push(Line { lane, entries, standing: None, parked: false });
+            lines.push(Line { lane, entries, standing: None, parked: false });
         }
         let (turn, later, last) = (BTreeSet::new(), 0, 0);
-        Self { capacity: snapshot.capacity(), lanes, turn, later, accounts, last }
+        Self { capacity: snapshot.capacity(), lines, turn, later, accounts, last }
     }
 
     /// The next workload in line.
@@ -64,8 +64,8 @@ impl<'a> Queue<'a> {
             self.take_next_priority();
         }
         let (_, (_, id), lane) = self.turn.pop_first()?;
-        self.lanes[lane].standing = None;
-        self.lanes[lane].entries.next();
+        self.lines[lane].standing = None;
+        self.lines[lane].entries.next();
         self.last = lane;
         self.stand(lane);
         Some(id)
@@ -74,7 +74,7 @@ impl<'a> Queue<'a> {
     /// Leaves out the rest of the lane from which the last workload came: what stopped that one
     /// stops them all.
     pub(crate) fn park(&mut self) {
-        if let Some(line) = self.lanes.get_mut(self.last) {
+        if let Some(line) = self.lines.get_mut(self.last) {
             line.parked = true;
             if let Some(standing) = line.standing.take() {
                 self.turn.remove(&standing);
@@ -92,7 +92,7 @@ impl<'a> Queue<'a> {
         let Some(account) = self.accounts.get_mut(owner) else { return };
         account.usage = account.usage.plus(usage);
         for lane in account.lanes.clone() {
-            if let Some(standing) = self.lanes[lane].standing.take() {
+            if let Some(standing) = self.lines[lane].standing.take() {
                 self.turn.remove(&standing);
             }
             self.stand(lane);
@@ -100,10 +100,10 @@ impl<'a> Queue<'a> {
     }
 
     fn take_next_priority(&mut self) {
-        let Some(first) = self.lanes.get(self.later) else { return };
+        let Some(first) = self.lines.get(self.later) else { return };
         let priority = first.lane.priority;
         self.accounts.values_mut().for_each(|account| account.lanes.clear());
-        while let Some(line) = self.lanes.get(self.later) {
+        while let Some(line) = self.lines.get(self.later) {
             if line.lane.priority != priority {
                 break;
             }
@@ -117,10 +117,10 @@ impl<'a> Queue<'a> {
 
     /// Gives a lane its place among those in turn, if it has entries left.
     fn stand(&mut self, lane: usize) {
-        let line = &self.lanes[lane];
+        let line = &self.lines[lane];
         let Some(first) = line.entries.clone().next().filter(|_| !line.parked) else { return };
         let standing = (self.share(line.lane.owner), *first, lane);
-        self.lanes[lane].standing = Some(standing);
+        self.lines[lane].standing = Some(standing);
         self.turn.insert(standing);
     }
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use model::{MixShape, Placement, Plan, Policy, Snapshot};
+use model::{MixShape, Plan, Policy, Snapshot};
 
 use crate::cycle::Cycle;
 use crate::memo::Memo;
@@ -38,11 +38,7 @@ impl Planner {
 
     /// What is remembered of this fleet and this mix, brought up to date; or a fresh start.
     fn recall(&mut self, snapshot: &Snapshot) -> Memo {
-        let looks_ahead = matches!(self.policy.placement, Placement::Fgd | Placement::Hotpot);
-        let observed = match self.policy.mix.is_empty() && looks_ahead {
-            true => mix::of_snapshot(snapshot),
-            false => Vec::new(),
-        };
+        let observed = mix::observed(&self.policy, snapshot);
         let known = self.memo.take().filter(|memo| memo.is_of(snapshot));
         if let Some(mut memo) = known.filter(|_| self.observed == observed) {
             memo.follow(snapshot);
@@ -50,7 +46,6 @@ impl Planner {
             return memo;
         }
         self.observed = observed;
-        let mix = if self.policy.mix.is_empty() { &self.observed } else { &self.policy.mix };
-        Memo::new(Scorer::new(&self.policy, mix, snapshot.fleet()), snapshot)
+        Memo::new(Scorer::new(&self.policy, &self.observed, snapshot.fleet()), snapshot)
     }
 }

@@ -215,6 +215,6 @@ fn refusals_without_a_try_do_not_use_up_the_depth() {
 fn beyond_the_depth_is_explained() {
     let world = one_gpu(ModeSet::ALL, vec![extremes::fraction(300, 4096); 4], 2);
     let why = explain(&world.snapshot(), &world.policy, WorkloadId(3)).expect("it waits");
-    assert_eq!(why.waits_because(&world.policy), Some(Refusal::BeyondDepth { depth: 2 }));
+    assert_eq!(why.waits_because, Some(Refusal::BeyondDepth { depth: 2 }));
     assert!(!why.plan.waiting.contains_key(&WorkloadId(3)));
 }

@@ -186,6 +186,11 @@ impl GpuDemand {
 }
 
 impl Demand {
+    /// GPUs asked on one node; 0 for CPU-only work.
+    pub fn gpu_count(&self) -> usize {
+        self.gpus.as_ref().map_or(0, |gpus| gpus.count as usize)
+    }
+
     /// Thousandths of GPUs asked in all, as far as the demand says.
     pub fn gpu_milli(&self) -> u64 {
         self.gpus.as_ref().map_or(0, |g| u64::from(g.count) * u64::from(g.each_milli()))

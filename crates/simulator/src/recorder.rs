@@ -83,17 +83,16 @@ impl Recorder {
 
     /// What the replay came to.
     pub(crate) fn finish(mut self, end: &Snapshot) -> Outcome {
+        let last = self.sample(end);
         if self.protocol == Protocol::Fill {
             self.close_bin();
         } else {
-            let last = self.sample(end);
             self.samples.pop_if(|sample| sample.at_ms == last.at_ms);
             self.samples.push(last);
         }
         for id in end.waiting().keys() {
             self.count_rejected(*id);
         }
-        let last = self.sample(end);
         let span_ms = end.now_ms.saturating_sub(self.first_ms.unwrap_or(end.now_ms));
         let held = self.held_milli_ms as f64;
         self.totals.waiting = end.waiting().len() as u64;

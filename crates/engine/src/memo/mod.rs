@@ -158,29 +158,29 @@ impl Memo {
         self.kept += nodes;
     }
 
-    /// The best node outside `kept` and its score; or, if no node can hold the demand, what the
+    /// The best node outside `closed` and its score; or, if no node can hold the demand, what the
     /// nearest lacks.
     pub(crate) fn best(
         &mut self,
         column: ColumnId,
-        kept: &[NodeId],
+        closed: &[NodeId],
     ) -> Result<Option<(NodeId, i64)>, Refusal> {
         self.catch_up(column);
         let scores = &self.columns[column.0].scores;
         match scores.best() {
             Some((best, score)) if score < FEASIBLE => Err(self.refusal(column, best)),
-            Some((best, _)) if kept.contains(&best) => Ok(scores.best_outside(kept)),
+            Some((best, _)) if closed.contains(&best) => Ok(scores.best_outside(closed)),
             Some(best) => Ok(Some(best)),
             None => Err(no_node()),
         }
     }
 
-    /// Every node outside `kept` that can hold the demand.
-    pub(crate) fn feasible(&mut self, column: ColumnId, kept: &[NodeId]) -> Vec<NodeId> {
+    /// Every node outside `closed` that can hold the demand.
+    pub(crate) fn feasible(&mut self, column: ColumnId, closed: &[NodeId]) -> Vec<NodeId> {
         self.catch_up(column);
         let scores = self.columns[column.0].scores.indexed();
         let able = scores.filter(|(_, score)| *score >= FEASIBLE);
-        able.map(|(id, _)| id).filter(|id| !kept.contains(id)).collect()
+        able.map(|(id, _)| id).filter(|id| !closed.contains(id)).collect()
     }
 
     /// The shares that the policy takes on a node, with the modes that they need.
@@ -201,8 +201,7 @@ impl Memo {
     /// The shares of the GPUs with the most left: what leaves most room for a gang's next member.
     pub(crate) fn roomiest(&self, column: ColumnId, node: NodeId) -> Result<Vec<Pick>, Refusal> {
         let mut picks = self.options(column, node)?;
-        let gpus = &self.columns[column.0].key.demand.gpus;
-        keep_roomiest(&mut picks, gpus.as_ref().map_or(0, |gpus| gpus.count as usize));
+        keep_roomiest(&mut picks, self.columns[column.0].key.demand.gpu_count());
         Ok(picks)
     }
 

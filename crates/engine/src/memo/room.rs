@@ -56,7 +56,8 @@ impl Memo {
         Some((last_ms, nodes))
     }
 
-    /// From when each node could hold one member, by the alternative that can soonest.
+    /// From when each node could hold one member, by the alternative that can soonest; ascending by
+    /// node.
     fn starts(&self, columns: &[ColumnId], now_ms: u64) -> Vec<(u64, NodeId)> {
         let mut starts: BTreeMap<NodeId, u64> = BTreeMap::new();
         for column in columns {
@@ -79,9 +80,7 @@ impl Memo {
     /// Every node that could hold one member once all have left, ascending.
     pub(crate) fn ever_able(&mut self, columns: &[ColumnId]) -> Vec<NodeId> {
         columns.iter().for_each(|column| self.catch_up_starts(*column, columns));
-        let mut able: Vec<_> = self.starts(columns, 0).into_iter().map(|(_, id)| id).collect();
-        able.sort_unstable();
-        able
+        self.starts(columns, 0).into_iter().map(|(_, id)| id).collect()
     }
 
     /// As [`Memo::soonest`] for more members than there are nodes that can hold any.
@@ -160,10 +159,10 @@ fn room(
             }
         });
         let Some(key) = seated else { return (held, nearest) };
-        keep_roomiest(picks, key.demand.gpus.as_ref().map_or(0, |gpus| gpus.count as usize));
+        keep_roomiest(picks, key.demand.gpu_count());
         let shares = picks.iter().map(|pick| (pick.gpu, pick.share)).collect();
         for pick in picks.iter() {
-            // The GPU is idle if its mode is another one: `seat` has seen to that.
+            // The GPU is idle if its mode is another one: `options` has seen to that.
             let _ = node.set_mode(pick.gpu, pick.mode);
         }
         let seat = Seat { node: id, shares };

@@ -85,11 +85,11 @@ impl Scores {
         self.best.map(|best| (best, self.values[best.index()]))
     }
 
-    /// The same among feasible nodes outside `kept`.
-    pub(crate) fn best_outside(&self, kept: &[NodeId]) -> Option<(NodeId, i64)> {
+    /// The same among feasible nodes outside `closed`.
+    pub(crate) fn best_outside(&self, closed: &[NodeId]) -> Option<(NodeId, i64)> {
         let mut found: Option<(NodeId, i64)> = None;
         for (id, score) in self.indexed().filter(|(_, score)| *score >= FEASIBLE) {
-            if found.is_none_or(|(_, best)| score > best) && !kept.contains(&id) {
+            if found.is_none_or(|(_, best)| score > best) && !closed.contains(&id) {
                 found = Some((id, score));
             }
         }

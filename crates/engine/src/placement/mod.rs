@@ -35,7 +35,9 @@ pub(crate) struct Scorer {
 }
 
 impl Scorer {
-    pub(crate) fn new(policy: &Policy, mix: &[MixShape], fleet: &Fleet) -> Self {
+    /// * `observed` — the mix where the policy brings none.
+    pub(crate) fn new(policy: &Policy, observed: &[MixShape], fleet: &Fleet) -> Self {
+        let mix = if policy.mix.is_empty() { observed } else { &policy.mix };
         let prepared = Mix::new(mix, fleet);
         let ours = policy.placement == Placement::Hotpot;
         let outlook = ours.then(|| Outlook::new(policy.hotpot, mix, &prepared, fleet));
@@ -86,7 +88,7 @@ impl Scorer {
         let Key { demand, class } = key;
         let class = *class;
         picks.clear();
-        let count = demand.gpus.as_ref().map_or(0, |gpus| gpus.count as usize);
+        let count = demand.gpu_count();
         let whole = demand.gpus.as_ref().is_none_or(|gpus| gpus.each == GpuAsk::Whole);
         if count != 1 || whole || !self.weighs_gpus() {
             picks.extend_from_slice(options);
