@@ -1,0 +1,1 @@
+//! Serves what a node measures as Prometheus text.

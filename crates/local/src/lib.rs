@@ -1,0 +1,1 @@
+//! The adapter for one machine: carries plans out as processes.

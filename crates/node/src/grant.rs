@@ -1,0 +1,31 @@
+//! What a tenant is handed when it starts: which device it sees, under which caps, held how hard.
+
+use model::{Share, SharingKind};
+use serde::Serialize;
+
+use crate::backend::Enforcement;
+
+/// One tenant's hold on one GPU, made real.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Grant {
+    /// UUID of the physical GPU.
+    pub gpu: String,
+    /// The share.
+    pub share: Share,
+    /// What CUDA calls the device: the UUID of the GPU or of the MIG device.
+    pub device: String,
+    /// Variables that the tenant's process needs, caps and pipes included; without
+    /// `CUDA_VISIBLE_DEVICES`, which names the devices of all its grants.
+    pub env: Vec<(String, String)>,
+    /// How hard its memory cap holds.
+    pub memory: Enforcement,
+    /// How hard its compute cap holds.
+    pub compute: Enforcement,
+}
+
+impl Grant {
+    /// The way in which the GPU is shared.
+    pub fn kind(&self) -> SharingKind {
+        self.share.kind()
+    }
+}

@@ -1,0 +1,113 @@
+//! What was measured on a machine's GPUs at one moment. What the driver does not tell stays `None`
+//! and is never made up.
+
+use serde::Serialize;
+
+use crate::tenant::Tenant;
+
+/// One round of measurement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// When, in ms since 1970.
+    pub at_ms: u64,
+    /// GPUs in the driver's order. One that has been lost is here with `lost` set.
+    pub gpus: Vec<GpuSample>,
+}
+
+/// One physical GPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GpuSample {
+    /// Position in the driver's order.
+    pub index: u32,
+    /// `GPU-…`.
+    pub uuid: String,
+    /// The driver no longer reaches it.
+    pub lost: bool,
+    /// Device memory, all of it.
+    pub memory_total_bytes: Option<u64>,
+    /// Device memory in use, without what the driver keeps.
+    pub memory_used_bytes: Option<u64>,
+    /// Device memory that the driver keeps.
+    pub memory_reserved_bytes: Option<u64>,
+    /// Part of the last sampling period in which a kernel ran, 0 to 1; MIG mode has none.
+    pub busy_ratio: Option<f64>,
+    /// Part of that period in which device memory was read or written, 0 to 1.
+    pub memory_busy_ratio: Option<f64>,
+    /// Encoder use, 0 to 1.
+    pub encoder_ratio: Option<f64>,
+    /// Decoder use, 0 to 1.
+    pub decoder_ratio: Option<f64>,
+    /// Temperature of the chip.
+    pub temperature_celsius: Option<f64>,
+    /// Temperature of the memory.
+    pub memory_temperature_celsius: Option<f64>,
+    /// Power drawn.
+    pub power_watts: Option<f64>,
+    /// Energy since the driver was loaded.
+    pub energy_joules: Option<f64>,
+    /// SM clock.
+    pub sm_clock_hertz: Option<f64>,
+    /// Memory clock.
+    pub memory_clock_hertz: Option<f64>,
+    /// PCIe replays since the driver was loaded.
+    pub pcie_replays: Option<u64>,
+    /// Remapped rows after correctable and uncorrectable errors.
+    pub remapped_rows: Option<(u64, u64)>,
+    /// Code of the last Xid event that was seen while measuring; 0 for none yet.
+    pub xid: Option<u64>,
+    /// Finer counters where the hardware has them (Hopper and newer).
+    pub profile: Option<ProfileCounters>,
+    /// MIG instances by the driver's number.
+    pub instances: Vec<InstanceSample>,
+    /// Processes on it, MIG instances included.
+    pub processes: Vec<ProcessSample>,
+}
+
+/// Parts of a period in which units were active, 0 to 1 (NVML GPM).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ProfileCounters {
+    /// Graphics or compute engine.
+    pub engine_ratio: Option<f64>,
+    /// Multiprocessors with a warp.
+    pub sm_ratio: Option<f64>,
+    /// Warps of those possible.
+    pub occupancy_ratio: Option<f64>,
+    /// Tensor cores.
+    pub tensor_ratio: Option<f64>,
+    /// Memory interface.
+    pub dram_ratio: Option<f64>,
+}
+
+/// One MIG instance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct InstanceSample {
+    /// The driver's number of the GPU instance.
+    pub gpu_instance: u32,
+    /// `MIG-…`.
+    pub uuid: String,
+    /// Profile name, such as `1g.10gb`.
+    pub profile: String,
+    /// First memory slice.
+    pub start: u8,
+    /// Device memory of the instance.
+    pub memory_total_bytes: Option<u64>,
+    /// In use.
+    pub memory_used_bytes: Option<u64>,
+    /// Finer counters where the hardware has them.
+    pub profile_counters: Option<ProfileCounters>,
+}
+
+/// One process on a GPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProcessSample {
+    /// The process.
+    pub pid: u32,
+    /// GPU instance that it is on, in MIG mode.
+    pub gpu_instance: Option<u32>,
+    /// Device memory that it uses.
+    pub memory_bytes: Option<u64>,
+    /// Its part of SM time in the last period, 0 to 1.
+    pub sm_ratio: Option<f64>,
+    /// Whose it is.
+    pub tenant: Tenant,
+}

@@ -1,0 +1,1 @@
+//! A simulated GPU machine: its state lies in one file that all processes share.
