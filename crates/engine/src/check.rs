@@ -171,7 +171,9 @@ impl Recount<'_> {
             let id = GpuId { node: seat.node, index: *index };
             let mode = self.books.modes.get(&id).copied().unwrap_or(gpu.mode());
             let demand = workload.demand.gpus.as_ref();
-            if !demand.is_some_and(|demand| as_asked(self.policy, gpu, (mode, *share), demand)) {
+            let as_asked =
+                demand.is_some_and(|demand| as_asked(self.policy, gpu, (mode, *share), demand));
+            if !as_asked || gpu.is_set_aside() {
                 self.found.push(Violation::NotAsAsked(workload.id));
             }
             let counts = u64::from(gpu.share_milli(mode, *share));

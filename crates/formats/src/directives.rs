@@ -14,8 +14,9 @@ use crate::text::Source;
 pub(crate) struct Directives<'a> {
     source: &'a Source,
     given: BTreeMap<&'static str, Given>,
-    /// Options that say nothing about placement, as written, with their line.
-    pub(crate) ignored: Vec<String>,
+    /// Options that say nothing about placement, as written, with their line; and whether they say
+    /// how a task is started.
+    aside: Vec<(String, bool)>,
     /// What the user should know: directives that Slurm or hotpot does not follow.
     pub(crate) warnings: Vec<String>,
 }
@@ -33,8 +34,8 @@ impl<'a> Directives<'a> {
             let what = "is not a script: the first line does not begin with \"#!\"";
             return Err(source.error(what, "begin with #!/bin/bash").at_line(1));
         }
-        let (ignored, warnings) = (Vec::new(), Vec::new());
-        let mut directives = Self { source, given: BTreeMap::new(), ignored, warnings };
+        let (aside, warnings) = (Vec::new(), Vec::new());
+        let mut directives = Self { source, given: BTreeMap::new(), aside, warnings };
         if source.text().contains("\r\n") {
             directives
                 .warnings
@@ -77,6 +78,14 @@ impl<'a> Directives<'a> {
     /// Whether an option was given.
     pub(crate) fn has(&self, option: &str) -> bool {
         self.given.contains_key(option)
+    }
+
+    /// Options that say nothing about placement, in the order of their lines.
+    ///
+    /// * `launch` — whether those count that say how a task is started.
+    pub(crate) fn ignored(&self, launch: bool) -> Vec<String> {
+        let aside = self.aside.iter().filter(|(_, launches)| launch || !launches);
+        aside.map(|(shown, _)| shown.clone()).collect()
     }
 
     /// A complaint about an option, at its line.
@@ -130,7 +139,11 @@ impl<'a> Directives<'a> {
             Use::Read => {
                 self.given.insert(long, Given { line, value });
             }
-            Use::Ignored => self.ignored.push(format!("{shown} (line {line})")),
+            Use::Launch => {
+                self.aside.push((format!("{shown} (line {line})"), true));
+                self.given.insert(long, Given { line, value });
+            }
+            Use::Ignored => self.aside.push((format!("{shown} (line {line})"), false)),
             Use::Unmet => {
                 self.warnings.push(format!("line {line}: hotpot does not follow {shown}"))
             }

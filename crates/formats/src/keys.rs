@@ -30,6 +30,11 @@ impl<'a> Keys<'a> {
         Field { source, name: "file", entry: tree }.keys(known)
     }
 
+    /// The table of a whole file with keys that others define.
+    pub(crate) fn of_any_file(source: &'a Source, tree: &'a Entry) -> Result<Self, ReadError> {
+        Field { source, name: "file", entry: tree }.any_keys()
+    }
+
     /// A value that may be absent; YAML's null counts as absent.
     pub(crate) fn get(&self, name: &str) -> Option<Field<'a>> {
         let (key, entry) = self.entries.iter().find(|(key, _)| key.name == name)?;
@@ -140,6 +145,11 @@ impl<'a> Field<'a> {
             return Err(self.wrong_kind("a list", "put it in [ ]"));
         };
         Ok(items.iter().map(|entry| Field { entry, ..*self }).collect())
+    }
+
+    /// Whether the value is a list.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self.entry.value, Value::List(_))
     }
 
     /// Whether the value is a table.

@@ -7,14 +7,21 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
+mod command;
 mod decimal;
 mod demand;
+mod dependency;
 mod directives;
 mod error;
 pub mod fleet;
 mod gpu_options;
 mod gres;
+pub mod job;
+mod jobs;
 mod keys;
+pub mod kubernetes;
+mod launching;
+mod manifest;
 mod names;
 mod near;
 pub mod openb;
@@ -31,7 +38,10 @@ mod tree;
 pub mod workloads;
 mod yaml;
 
+pub use dependency::{Dependency, DependencyKind};
 pub use error::{Complaint, Excerpt, ReadError};
+pub use job::Job;
+pub use jobs::read_jobs;
 pub use near::near;
 pub use text::{SIZE_MAX_BYTES, Source};
 pub use trace::{Reading, TraceKind, TraceOptions, read_trace};

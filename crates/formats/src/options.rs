@@ -14,14 +14,16 @@ pub(crate) enum Takes {
 pub(crate) enum Use {
     /// It shapes the workload.
     Read,
-    /// It says nothing about placement.
+    /// It says how a task is started, nothing about placement.
+    Launch,
+    /// It says nothing about placement, and nothing here follows it.
     Ignored,
     /// It would change placement on Slurm; hotpot does not do it.
     Unmet,
 }
 
 use Takes::{Nothing, Perhaps, Value};
-use Use::{Ignored, Read, Unmet};
+use Use::{Ignored, Launch, Read, Unmet};
 
 /// Long name, short name (or a blank), value, use.
 pub(crate) type Known = (&'static str, char, Takes, Use);
@@ -78,7 +80,7 @@ const OPTIONS: &[Known] = &[
     ("switches", ' ', Value, Unmet),
     ("tres-per-task", ' ', Value, Unmet),
     ("acctg-freq", ' ', Value, Ignored),
-    ("chdir", 'D', Value, Ignored),
+    ("chdir", 'D', Value, Launch),
     ("clusters", 'M', Value, Ignored),
     ("comment", ' ', Value, Ignored),
     ("container", ' ', Value, Ignored),
@@ -86,10 +88,10 @@ const OPTIONS: &[Known] = &[
     ("cores-per-socket", ' ', Value, Ignored),
     ("cpu-freq", ' ', Value, Ignored),
     ("deadline", ' ', Value, Ignored),
-    ("dependency", 'd', Value, Ignored),
+    ("dependency", 'd', Value, Launch),
     ("distribution", 'm', Value, Ignored),
-    ("error", 'e', Value, Ignored),
-    ("export", ' ', Value, Ignored),
+    ("error", 'e', Value, Launch),
+    ("export", ' ', Value, Launch),
     ("export-file", ' ', Value, Ignored),
     ("extra-node-info", 'B', Value, Ignored),
     ("get-user-env", ' ', Perhaps, Ignored),
@@ -98,7 +100,7 @@ const OPTIONS: &[Known] = &[
     ("gpu-freq", ' ', Value, Ignored),
     ("gres-flags", ' ', Value, Ignored),
     ("hint", ' ', Value, Ignored),
-    ("input", 'i', Value, Ignored),
+    ("input", 'i', Value, Launch),
     ("kill-on-invalid-dep", ' ', Value, Ignored),
     ("mail-type", ' ', Value, Ignored),
     ("mail-user", ' ', Value, Ignored),
@@ -107,8 +109,8 @@ const OPTIONS: &[Known] = &[
     ("no-requeue", ' ', Nothing, Ignored),
     ("ntasks-per-core", ' ', Value, Ignored),
     ("ntasks-per-socket", ' ', Value, Ignored),
-    ("open-mode", ' ', Value, Ignored),
-    ("output", 'o', Value, Ignored),
+    ("open-mode", ' ', Value, Launch),
+    ("output", 'o', Value, Launch),
     ("overcommit", 'O', Nothing, Ignored),
     ("oversubscribe", 's', Nothing, Ignored),
     ("parsable", ' ', Nothing, Ignored),
@@ -118,7 +120,7 @@ const OPTIONS: &[Known] = &[
     ("qos", 'q', Value, Ignored),
     ("quiet", 'Q', Nothing, Ignored),
     ("requeue", ' ', Nothing, Ignored),
-    ("signal", ' ', Value, Ignored),
+    ("signal", ' ', Value, Launch),
     ("sockets-per-node", ' ', Value, Ignored),
     ("spread-job", ' ', Nothing, Ignored),
     ("threads-per-core", ' ', Value, Ignored),

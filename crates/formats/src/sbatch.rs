@@ -6,10 +6,13 @@
 use model::{Class, Demand, Owner, Workload, WorkloadId};
 
 use crate::array::ArraySpec;
+use crate::dependency;
 use crate::directives::Directives;
 use crate::error::{Complaint, ReadError, quote};
 use crate::gpu_options;
 use crate::gres::Spread;
+use crate::job::Job;
+use crate::launching;
 use crate::quantity::{self, CPU_MAX_MILLI, MEMORY_MAX_MIB};
 use crate::text::Source;
 use crate::workloads::OWNER_DEFAULT;
@@ -45,17 +48,49 @@ pub struct Script {
 pub fn read(source: &Source, shard_mib: u64) -> Result<Script, ReadError> {
     let directives = Directives::of(source)?;
     let mut warnings = directives.warnings.clone();
-    let spread = spread(&directives)?;
-    let gpus = gpu_options::demand(&directives, spread, shard_mib, &mut warnings)?;
+    let workload = pattern(source, &directives, shard_mib, &mut warnings)?;
+    let workloads = match directives.read("array", ArraySpec::parse)? {
+        Some(array) => array.tasks(workload.id, &workload),
+        None => vec![workload],
+    };
+    Ok(Script { workloads, ignored: directives.ignored(true), warnings })
+}
+
+/// Reads a script that is to be run.
+///
+/// # Errors
+/// As [`read`], and the first option about starting a task whose value is wrong.
+pub fn job(source: &Source, shard_mib: u64) -> Result<Job, ReadError> {
+    let directives = Directives::of(source)?;
+    let mut warnings = directives.warnings.clone();
+    Ok(Job {
+        pattern: pattern(source, &directives, shard_mib, &mut warnings)?,
+        array: directives.read("array", ArraySpec::parse)?,
+        launch: launching::launch(&directives, source.text())?,
+        after: directives.read("dependency", dependency::parse)?.unwrap_or_default(),
+        ignored: directives.ignored(false),
+        warnings,
+    })
+}
+
+/// What one task asks for.
+fn pattern(
+    source: &Source,
+    directives: &Directives<'_>,
+    shard_mib: u64,
+    warnings: &mut Vec<String>,
+) -> Result<Workload, ReadError> {
+    let spread = spread(directives)?;
+    let gpus = gpu_options::demand(directives, spread, shard_mib, warnings)?;
     let gpu_count = gpus.as_ref().map_or(0, |gpus| gpus.count);
-    let cpus = cpus(&directives, spread.tasks_per_member, gpu_count)?;
-    let memory_mib = memory_mib(&directives, cpus, gpu_count, &mut warnings)?;
-    let workload = Workload {
+    let cpus = cpus(directives, spread.tasks_per_member, gpu_count)?;
+    let memory_mib = memory_mib(directives, cpus, gpu_count, warnings)?;
+    Ok(Workload {
         id: WorkloadId(0),
         name: directives.text("job-name").unwrap_or(source.file_name()).to_string(),
         owner: Owner::new(directives.text("account").unwrap_or(OWNER_DEFAULT)),
         class: Class::Batch,
-        priority: priority(&directives)?,
+        priority: priority(directives)?,
         submitted_ms: 0,
         time_limit_ms: directives.read("time", quantity::slurm_time_ms)?.flatten(),
         demand: Demand { cpu_milli: cpus * 1000, memory_mib, gpus },
@@ -64,12 +99,7 @@ pub fn read(source: &Source, shard_mib: u64) -> Result<Script, ReadError> {
         apart: spread.members > 1,
         array: None,
         latency_target_ms: None,
-    };
-    let workloads = match directives.read("array", ArraySpec::parse)? {
-        Some(array) => array.tasks(workload.id, &workload),
-        None => vec![workload],
-    };
-    Ok(Script { workloads, ignored: directives.ignored, warnings })
+    })
 }
 
 /// Nodes and tasks per node. Without `--nodes` the tasks stay on one node, unless

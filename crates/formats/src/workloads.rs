@@ -8,9 +8,10 @@ use model::{Arrival, Class, Demand, Owner, Trace, Workload, WorkloadId};
 use crate::array::ArraySpec;
 use crate::demand;
 use crate::error::ReadError;
-use crate::keys::{Field, Keys};
+use crate::job::Job;
+use crate::keys::Keys;
 use crate::text::Source;
-use crate::{WORKLOADS_MAX, names, quantity};
+use crate::{WORKLOADS_MAX, command, names, quantity};
 
 /// Owner of workloads whose file names none.
 pub const OWNER_DEFAULT: &str = "local";
@@ -20,7 +21,7 @@ const MEMBERS_MAX: u32 = 65_536;
 /// Largest distance of a priority from 0.
 const PRIORITY_MAX: i64 = 1_000_000_000;
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 28] = [
     "name",
     "owner",
     "class",
@@ -43,6 +44,12 @@ const KEYS: [&str; 22] = [
     "submit",
     "runs",
     "latency_target_ms",
+    "command",
+    "directory",
+    "output",
+    "error",
+    "env",
+    "after",
 ];
 
 /// One entry of the file, before copies and array tasks are made of it.
@@ -58,34 +65,64 @@ struct Draft {
 /// The first value that is wrong, with its line: an unknown key, a share above 1, GPU keys without
 /// GPUs, modes that cannot hold what is asked, more than [`WORKLOADS_MAX`] workloads.
 pub fn read(source: &Source) -> Result<Trace, ReadError> {
-    let tree = source.tree()?;
-    let file = Keys::of_file(source, &tree, &["workload"])?;
-    let mut drafts = Vec::new();
-    let mut total = 0;
-    for item in file.need("workload", "a [[workload]] table")?.items()? {
-        let draft = draft(&item)?;
-        total += draft.workloads();
-        if total > WORKLOADS_MAX {
-            let what = format!("makes more than {WORKLOADS_MAX} workloads");
-            return Err(item.error(what, "lower count or array, or split the file"));
-        }
-        drafts.push(draft);
-    }
+    let mut drafts = entries(source, |keys| draft(keys))?;
     drafts.sort_by_key(|draft| draft.arrival.at_ms);
-    let mut arrivals = Vec::with_capacity(total);
+    let mut arrivals = Vec::new();
     for draft in &drafts {
         draft.expand(&mut arrivals);
     }
     Ok(Trace { arrivals })
 }
 
-fn draft(item: &Field<'_>) -> Result<Draft, ReadError> {
-    let keys = item.keys(&KEYS)?;
+/// Reads a workload file whose entries are to be run, each copy a job of its own.
+///
+/// # Errors
+/// As [`read`], and an entry without a command.
+pub fn jobs(source: &Source) -> Result<Vec<Job>, ReadError> {
+    let drafts =
+        entries(source, |keys| Ok((draft(keys)?, command::launch(keys)?, command::after(keys)?)))?;
+    let mut jobs = Vec::new();
+    for (draft, launch, after) in drafts {
+        for copy in 0..draft.copies.unwrap_or(1) {
+            let mut pattern = draft.arrival.workload.clone();
+            if draft.copies.is_some() {
+                pattern.name = format!("{}-{copy}", pattern.name);
+            }
+            let (array, launch, after) = (draft.array.clone(), launch.clone(), after.clone());
+            let (ignored, warnings) = (Vec::new(), Vec::new());
+            jobs.push(Job { pattern, array, launch, after, ignored, warnings });
+        }
+    }
+    Ok(jobs)
+}
+
+/// What `read` makes of each entry, in file order; the entries together stay within
+/// [`WORKLOADS_MAX`].
+fn entries<T>(
+    source: &Source,
+    read: impl Fn(&Keys<'_>) -> Result<T, ReadError>,
+) -> Result<Vec<T>, ReadError> {
+    let tree = source.tree()?;
+    let file = Keys::of_file(source, &tree, &["workload"])?;
+    let (mut found, mut total) = (Vec::new(), 0);
+    for item in file.need("workload", "a [[workload]] table")?.items()? {
+        let keys = item.keys(&KEYS)?;
+        found.push(read(&keys)?);
+        total += draft(&keys)?.workloads();
+        if total > WORKLOADS_MAX {
+            let what = format!("makes more than {WORKLOADS_MAX} workloads");
+            return Err(item.error(what, "lower count or array, or split the file"));
+        }
+    }
+    Ok(found)
+}
+
+fn draft(keys: &Keys<'_>) -> Result<Draft, ReadError> {
     let array = keys.read("array", ArraySpec::parse)?;
     let copies = keys.get("count").map(|field| field.count(1, WORKLOADS_MAX as u32)).transpose()?;
     let at_ms = keys.read("submit", quantity::duration_ms)?.unwrap_or(0);
     let runs_ms = keys.read("runs", quantity::duration_ms)?;
-    let workload = workload(&keys, at_ms)?;
+    let workload = workload(keys, at_ms)?;
     Ok(Draft { arrival: Arrival { at_ms, runs_ms, workload }, copies, array })
 }
 

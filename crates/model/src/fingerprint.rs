@@ -49,3 +49,10 @@ pub(crate) fn mode_print(index: u8, mode: SharingMode) -> u64 {
     print.add(u64::from(index) << 16 | (mode.kind() as u64) << 8 | u64::from(mode.tenants_max()));
     print.0
 }
+
+/// The part of a GPU that is set aside.
+pub(crate) fn aside_print(index: u8) -> u64 {
+    let mut print = Fingerprint(4);
+    print.add(u64::from(index));
+    print.0
+}

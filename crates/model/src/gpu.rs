@@ -62,6 +62,7 @@ pub struct Gpu {
     offers: ModeSet,
     mode: SharingMode,
     tenants: Vec<Tenant>,
+    is_set_aside: bool,
     compute_free_milli: u32,
     memory_free_mib: u64,
 }
@@ -75,6 +76,7 @@ impl Gpu {
             offers: offers.and(model.modes).with(SharingKind::Exclusive),
             mode: SharingMode::Exclusive,
             tenants: Vec::new(),
+            is_set_aside: false,
             compute_free_milli: WHOLE_MILLI,
             memory_free_mib: model.memory_mib,
             model,
@@ -84,7 +86,20 @@ impl Gpu {
     /// The same GPU with nobody on it.
     #[must_use]
     pub fn emptied(&self) -> Self {
-        Self::idle(Arc::clone(&self.model), self.offers)
+        let mut idle = Self::idle(Arc::clone(&self.model), self.offers);
+        idle.set_aside(self.is_set_aside);
+        idle
+    }
+
+    /// Whether nobody may come to it: lost, faulty, or taken out by an operator.
+    pub fn is_set_aside(&self) -> bool {
+        self.is_set_aside
+    }
+
+    /// Closes the GPU to newcomers, or opens it again. Tenants stay until they leave.
+    pub fn set_aside(&mut self, aside: bool) {
+        self.is_set_aside = aside;
+        self.recount();
     }
 
     /// The model.
@@ -112,7 +127,7 @@ impl Gpu {
         self.tenants.is_empty()
     }
 
-    /// Compute not booked, in thousandths.
+    /// Compute not booked, in thousandths; 0 on a GPU that is set aside.
     pub fn compute_free_milli(&self) -> u32 {
         self.compute_free_milli
     }
@@ -196,6 +211,9 @@ impl Gpu {
     /// # Errors
     /// What is missing, with the asked and the offered amount.
     pub fn fits(&self, mode: SharingMode, share: Share) -> Result<(), Refusal> {
+        if self.is_set_aside {
+            return Err(Refusal::SetAside);
+        }
         if !self.is_idle() && mode != self.mode {
             return Err(Refusal::Mode { asked: share.kind(), in_force: self.mode.kind() });
         }
@@ -289,6 +307,9 @@ impl Gpu {
             let (compute_milli, memory_mib) = self.price(self.mode, tenant.share);
             compute = u32::saturating_add(compute, compute_milli);
             memory = u64::saturating_add(memory, memory_mib);
+        }
+        if self.is_set_aside {
+            (compute, memory) = (WHOLE_MILLI, self.model.memory_mib);
         }
         self.compute_free_milli = WHOLE_MILLI.saturating_sub(compute);
         self.memory_free_mib = self.model.memory_mib.saturating_sub(memory);

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::fingerprint::{Fingerprint, mode_print, resident_print, share_print};
+use crate::fingerprint::{Fingerprint, aside_print, mode_print, resident_print, share_print};
 use crate::gpu::{Gpu, Tenant};
 use crate::id::{GpuId, NodeId, WorkloadId};
 use crate::plan::Seat;
@@ -46,6 +46,7 @@ impl Node {
         for gpu in &gpus {
             let model = gpu.model();
             print.add(u64::from(model.id.0)).add(model.memory_mib).add(model.context_mib);
+            print.add(u64::from(gpu.is_set_aside()));
             gpu.offers().iter().for_each(|kind| {
                 print.add(kind as u64);
             });
@@ -157,6 +158,23 @@ impl Node {
         found.set_mode(mode)?;
         let without = self.fingerprint.wrapping_sub(mode_print(gpu, before));
         self.fingerprint = without.wrapping_add(mode_print(gpu, mode));
+        Ok(())
+    }
+
+    /// See [`Gpu::set_aside`].
+    ///
+    /// # Errors
+    /// [`Refusal::NoSuchPlace`] if the node has no such GPU.
+    pub fn set_aside(&mut self, gpu: u8, aside: bool) -> Result<(), Refusal> {
+        let found = self.gpus.get_mut(usize::from(gpu)).ok_or(no_such_gpu(gpu))?;
+        if found.is_set_aside() != aside {
+            found.set_aside(aside);
+            let print = aside_print(gpu);
+            self.fingerprint = match aside {
+                true => self.fingerprint.wrapping_add(print),
+                false => self.fingerprint.wrapping_sub(print),
+            };
+        }
         Ok(())
     }
 
@@ -290,6 +308,21 @@ impl Fleet {
     /// As there; [`Refusal::NoSuchPlace`] if there is no such node.
     pub fn set_mode(&mut self, gpu: GpuId, mode: SharingMode) -> Result<(), Refusal> {
         self.change(gpu.node, |node| node.set_mode(gpu.index, mode))
+    }
+
+    /// See [`Node::set_aside`].
+    ///
+    /// # Errors
+    /// As there; [`Refusal::NoSuchPlace`] if there is no such node.
+    pub fn set_aside(&mut self, gpu: GpuId, aside: bool) -> Result<(), Refusal> {
+        self.change(gpu.node, |node| node.set_aside(gpu.index, aside))?;
+        let nodes = self.nodes.iter().map(|node| node.emptied().fingerprint());
+        let mut identity = Fingerprint::default();
+        nodes.for_each(|print| {
+            identity.add(print);
+        });
+        self.identity = identity.0;
+        Ok(())
     }
 
     /// See [`Node::release`]; a node that is not there holds nothing.

@@ -48,6 +48,8 @@ pub enum Refusal {
         /// What the best of the others lacks; `None` if the node has no others.
         because: Option<Box<Refusal>>,
     },
+    /// The GPU is set aside: lost, faulty, or taken out by an operator.
+    SetAside,
     /// The GPU has tenants and whole GPUs are given to one tenant only.
     Occupied {
         /// Tenants on the GPU.
@@ -187,6 +189,7 @@ impl Refusal {
             Self::NoSuchPlace { .. } => "no such place",
             Self::GpuModel { .. } => "GPU model",
             Self::GpuCount { .. } => "GPU count",
+            Self::SetAside => "GPU set aside",
             Self::Occupied { .. } => "GPU occupied",
             Self::Compute { .. } => "GPU compute",
             Self::GpuMemory { .. } | Self::BelowContext { .. } => "GPU memory",
@@ -220,7 +223,7 @@ impl Refusal {
     /// is the offered part of what was asked, in millionths where both are amounts.
     pub fn nearness(&self) -> (u8, u64) {
         match self {
-            Self::NoSuchPlace { .. } | Self::GpuModel { .. } => (0, 0),
+            Self::NoSuchPlace { .. } | Self::GpuModel { .. } | Self::SetAside => (0, 0),
             Self::MigProfile { .. } | Self::NoMode { .. } | Self::BelowContext { .. } => (1, 0),
             Self::Mode { .. } => (2, 0),
             Self::Occupied { tenants } => (3, u64::from(u32::MAX - tenants)),
@@ -269,6 +272,7 @@ impl fmt::Display for Refusal {
                     None => f.write_str(" and has no more"),
                 }
             }
+            Self::SetAside => f.write_str("GPU set aside: lost, faulty or taken out of use"),
             Self::Occupied { tenants } => {
                 write!(f, "GPU in use: {tenants} tenant{} on it", plural(*tenants))
             }

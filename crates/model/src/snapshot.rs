@@ -171,6 +171,19 @@ impl Snapshot {
         self.fleet.set_mode(gpu, mode)
     }
 
+    /// Closes a GPU to newcomers, or opens it again; while it is closed, all of it counts as used.
+    ///
+    /// # Errors
+    /// [`Refusal::NoSuchPlace`].
+    pub fn set_aside(&mut self, gpu: GpuId, aside: bool) -> Result<(), Refusal> {
+        let seat = [Seat { node: gpu.node, shares: Vec::new() }];
+        let before = self.free_milli(&seat);
+        self.fleet.set_aside(gpu, aside)?;
+        let after = self.free_milli(&seat);
+        self.used.gpu_milli = (self.used.gpu_milli + before).saturating_sub(after);
+        Ok(())
+    }
+
     /// Moves a waiting workload onto its seats, all or nothing.
     ///
     /// * `until_ms` — when it is expected to leave.

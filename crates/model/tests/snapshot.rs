@@ -166,3 +166,17 @@ fn capacity_is_the_fleet_s() {
     let snapshot = Snapshot::new(Fleet::new(vec![huge("a"), huge("b")]), 0);
     assert_eq!(snapshot.capacity().cpu_milli, u64::MAX);
 }
+
+#[test]
+fn a_gpu_set_aside_takes_nobody_and_comes_back_as_it_was() {
+    let mut snapshot = snapshot();
+    let gpu = GpuId { node: NodeId(0), index: 0 };
+    let (free, print) = (snapshot.used(), snapshot.fleet().fingerprints().to_vec());
+    snapshot.set_aside(gpu, true).unwrap();
+    assert_ne!(snapshot.fleet().fingerprints(), print);
+    assert_eq!(snapshot.used().gpu_milli, free.gpu_milli + 1000);
+    let held = &snapshot.fleet().node(gpu.node).unwrap().gpus()[0];
+    assert_eq!(held.fits(SharingMode::Exclusive, Share::Exclusive), Err(Refusal::SetAside));
+    snapshot.set_aside(gpu, false).unwrap();
+    assert_eq!((snapshot.used(), snapshot.fleet().fingerprints().to_vec()), (free, print));
+}
