@@ -6,9 +6,12 @@ mod ablate;
 mod bless;
 mod churn;
 mod compare;
+mod fakes;
+mod metrics;
 mod mig;
 mod openb;
 mod parallel;
+mod python;
 mod reproduce;
 mod shell;
 mod speed;
@@ -27,6 +30,8 @@ const HELP: &str = "cargo xtask VERB
   ablate      what each term of the policy hotpot is good for [--quick]
   churn       policies where workloads leave again and wait in a queue [--quick]
   mig         acceptance of MIG requests against first fit and the exact optimum
+  fakes       the fake driver against NVIDIA's header and programs from PyPI
+  metrics     the agent's metrics read by promtool and prometheus_client; what it costs [--quick]
   speed       CPU seconds and peak memory of whole runs
 
 reproduce, compare, ablate and churn read the full traces from ../shared/traces or $HOTPOT_TRACES.";
@@ -51,6 +56,8 @@ fn main() -> ExitCode {
         ["ablate", flags @ ..] => quick(flags).and_then(ablate::run),
         ["churn", flags @ ..] => quick(flags).and_then(churn::run),
         ["mig"] => mig::run(),
+        ["fakes"] => fakes::run(),
+        ["metrics", flags @ ..] => quick(flags).and_then(metrics::run),
         ["speed"] => speed::run(),
         ["speed-one", words @ ..] => speed::one(words),
         [] | ["help" | "--help" | "-h"] => {

@@ -32,3 +32,21 @@ pub(crate) fn again_in_release(args: &[String]) -> Verdict {
     words.extend(args.iter().map(String::as_str));
     cargo(&words)
 }
+
+/// The target folder that this program was built into.
+pub(crate) fn target() -> PathBuf {
+    let built = std::env::current_exe().ok();
+    let folder = built.as_deref().and_then(Path::parent).and_then(Path::parent);
+    folder.map_or_else(|| root().join("target"), Path::to_path_buf)
+}
+
+/// What a program prints; a failure comes with all that it said.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let done = command.output().map_err(|error| format!("cannot run {name}: {error}"))?;
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    if done.status.success() {
+        return Ok(text);
+    }
+    Err(format!("{name}: {}\n{text}{}", done.status, String::from_utf8_lossy(&done.stderr)))
+}

@@ -1,1 +1,141 @@
 //! Serves what a node measures as Prometheus text.
+//!
+//! A scrape asks the thread in `measure`, which asks the driver; nothing runs between scrapes.
+#![forbid(unsafe_code)]
+
+mod dcgm;
+mod exposition;
+mod measure;
+mod observation;
+mod own;
+mod server;
+mod text;
+mod token;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use node::driver::{Driver, DriverError};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::measure::Measuring;
+use crate::server::Endpoint;
+use crate::token::Token;
+
+pub use dcgm::{MetricNames, names as dcgm_names};
+pub use exposition::Format;
+pub use observation::Observation;
+pub use own::names as own_names;
+pub use text::render;
+pub use token::TokenError;
+
+/// Scrapes that wait for the driver at once.
+const WAITING_MAX: usize = 64;
+
+/// What the agent is to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen; port 0 takes a free one, which the notice tells.
+    pub listen: SocketAddr,
+    /// Which of DCGM's names to write.
+    pub names: MetricNames,
+    /// File with the bearer token that scrapers must show; needed off loopback.
+    pub token_file: Option<PathBuf>,
+    /// Scrapes in quicker succession than this get the same sample.
+    pub interval: Duration,
+    /// The state folder, where runs are published.
+    pub state: PathBuf,
+    /// Told, for the log, where the agent listens and when the driver goes and comes back.
+    pub notice: fn(&str),
+}
+
+/// Why the agent does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// There is no driver to measure with.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// The token file is of no use.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// Others could read the metrics.
+    #[error(
+        "will not listen on {0} without a token: others could read who uses which GPU; give \
+         --token-file FILE, or listen on 127.0.0.1"
+    )]
+    Exposed(SocketAddr),
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {error}; choose another with --listen")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The system refuses what a server needs.
+    #[error("cannot serve: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Serves metrics until SIGTERM or SIGINT.
+///
+/// # Errors
+///
+/// At the start only: no driver, no address, no token. What fails later is told in the metrics.
+pub fn serve(options: &Options) -> Result<(), AgentError> {
+    let token = options.token_file.as_deref().map(Token::read).transpose()?;
+    if token.is_none() && !options.listen.ip().is_loopback() {
+        return Err(AgentError::Exposed(options.listen));
+    }
+    let driver = Driver::open()?;
+    let (sender, requests) = sync_channel(WAITING_MAX);
+    let measuring = options.measuring();
+    let thread = std::thread::Builder::new().name("measure".into());
+    thread.spawn(move || measuring.run(driver, &requests))?;
+    let endpoint = Endpoint { requests: sender, names: options.names, host: host(), token };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let unheard = |error| AgentError::Listen { address: options.listen, error };
+        let listener = TcpListener::bind(options.listen).await.map_err(unheard)?;
+        let address = listener.local_addr()?;
+        (options.notice)(&format!("metrics at http://{address}/metrics"));
+        let end = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        server::serve(listener, endpoint, end).await;
+        Ok(())
+    })
+}
+
+/// The text of one scrape, without serving.
+///
+/// # Errors
+///
+/// The driver does not answer.
+pub fn once(options: &Options, format: Format) -> Result<String, AgentError> {
+    let driver = Driver::open()?;
+    let seen = measure::once(&driver, &options.measuring())?;
+    Ok(render(Some(&seen), options.names, format, &host()))
+}
+
+impl Options {
+    fn measuring(&self) -> Measuring {
+        let Self { interval, notice, .. } = *self;
+        Measuring { interval, state: self.state.clone(), notice }
+    }
+}
+
+/// This machine's name, as DCGM's label has it.
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_string()
+}

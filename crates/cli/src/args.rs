@@ -1,6 +1,7 @@
 //! The command line, as given. Help, completions and the man page come from here.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use model::Placement;
@@ -21,12 +22,18 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Run jobs on this machine: queued, packed onto its GPUs, capped, logged.
+    Run(Run),
     /// Replay a trace under one or more policies and compare them.
     Simulate(Simulate),
     /// Decide where workloads would go, and why the rest waits. Nothing is carried out.
     Plan(Plan),
     /// Say for each node and GPU why a workload could or could not sit there.
     Explain(Explain),
+    /// Serve what this machine's GPUs do as Prometheus metrics.
+    Agent(Agent),
+    /// Show this machine's GPUs as pots: who sits where, to scale, and what is free.
+    Top(Top),
     /// Print a completion script for a shell.
     #[command(after_help = "Example: hotpot completions bash > /etc/bash_completion.d/hotpot")]
     Completions {
@@ -40,6 +47,60 @@ pub(crate) enum Verb {
         verb: Option<String>,
     },
 }
+
+#[derive(Debug, Group)]
+#[command(after_long_help = RUN_EXAMPLES)]
+pub(crate) struct Run {
+    /// What to run: sbatch scripts, Kubernetes Jobs or Pods (.yaml), workloads with a command (.toml,
+    /// .yaml).
+    pub(crate) files: Vec<PathBuf>,
+    /// Continue an interrupted run, the last one or the one with this number. Tasks that came to an
+    /// end are not repeated.
+    #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "0",
+          conflicts_with = "files")]
+    pub(crate) resume: Option<i64>,
+    /// With --resume: do tasks once more that ended badly.
+    #[arg(long, requires = "resume")]
+    pub(crate) retry_failed: bool,
+    /// Use simulated GPUs, such as a100-80gb:8: tasks really run, but compute nothing on a GPU.
+    #[arg(long, value_name = "MODEL:COUNT", conflicts_with = "resume")]
+    pub(crate) simulate_gpus: Option<String>,
+    /// Use these GPUs only, as nvidia-smi counts them, such as 0,1. Default: all that nobody uses.
+    #[arg(long, value_name = "INDEX", value_delimiter = ',', conflicts_with = "resume")]
+    pub(crate) devices: Vec<u32>,
+    /// Wait until GPUs are free, if another run has them.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// vCPUs to book tasks on. Default: those of this machine; 16 for each simulated GPU.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) cpus: Option<u32>,
+    /// Main memory to book tasks on, such as 64GiB. Default: that of this machine; 128 GiB for each
+    /// simulated GPU.
+    #[arg(long, value_name = "AMOUNT", value_parser = memory_mib)]
+    pub(crate) memory: Option<u64>,
+    /// Time between telling a task to end (TERM) and ending it (KILL). Default: 30s.
+    #[arg(long, value_name = "TIME", value_parser = duration_ms)]
+    pub(crate) grace: Option<u64>,
+    /// Placement policy. Default: that of the policy file, else hotpot.
+    #[arg(long, value_name = "NAME", value_parser = policy_names(), conflicts_with = "resume")]
+    pub(crate) policy: Option<String>,
+    /// Placement, quotas, sharing modes, weights and backfill (TOML or YAML).
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub(crate) policy_file: Option<PathBuf>,
+    /// Show no progress, only what goes wrong and the summary.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputChoice,
+}
+
+const RUN_EXAMPLES: &str = "Examples:
+  hotpot run train.sbatch
+  hotpot run prepare.sbatch train.sbatch     (train: --dependency=afterok:prepare)
+  hotpot run embed.sbatch --simulate-gpus a100-80gb:10
+  hotpot run --resume
+
+Exit codes: 0 all tasks done, 1 some failed or are left, 2 wrong usage or unreadable input.";
 
 #[derive(Debug, Group)]
 #[command(after_long_help = SIMULATE_EXAMPLES)]
@@ -108,6 +169,58 @@ pub(crate) struct Explain {
     pub(crate) output: OutputChoice,
 }
 
+#[derive(Debug, Group)]
+#[command(after_help = "Exit code 1 says that there is no driver, or no such address.\n\
+                        Examples:\n  \
+                        hotpot agent --once | grep hotpot_gpu_busy_ratio\n  \
+                        hotpot agent --listen 0.0.0.0:9400 --token-file /etc/hotpot/token")]
+pub(crate) struct Agent {
+    /// Where to listen. Off this machine (not 127.0.0.1 or [::1]) only with a token.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9400")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// Names for dashboards made for NVIDIA's dcgm-exporter, besides our own: those up to its
+    /// release 4.8, those of 4.9, or both.
+    #[arg(long, value_enum, value_name = "SCHEME", default_value_t = MetricNames::Both)]
+    pub(crate) metric_names: MetricNames,
+    /// File with a token that scrapers must show (Authorization: Bearer …); readable by its owner
+    /// only.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Scrapes in quicker succession than this get the same sample.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
+    pub(crate) interval_ms: u32,
+    /// Print the metrics once and end.
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MetricNames {
+    /// MHz, MiB, percent: dcgm-exporter up to 4.8.
+    Legacy,
+    /// Hertz, bytes, ratios: dcgm-exporter 4.9.
+    Dcgm49,
+    /// Both.
+    Both,
+}
+
+#[derive(Debug, Group)]
+#[command(
+    after_help = "Keys: arrows or j k select, Enter details, s sort, p pause, ? help, q quit.\n\
+                        Where standard output is no terminal, one picture is printed as text.\n\
+                        Example: hotpot top --once --output json"
+)]
+pub(crate) struct Top {
+    /// Print one picture and end.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Time between two measurements: 100ms to 1h.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Duration,
+    #[command(flatten)]
+    pub(crate) output: OutputChoice,
+}
+
 /// A fleet and what waits for it.
 #[derive(Debug, Group)]
 pub(crate) struct Queue {
@@ -150,6 +263,12 @@ pub(crate) enum Output {
     Json,
 }
 
+fn interval(text: &str) -> Result<Duration, &'static str> {
+    let ms = formats::quantity::duration_ms(text).ok();
+    let within = ms.filter(|ms| (100..=3_600_000).contains(ms));
+    within.map(Duration::from_millis).ok_or("give a time from 100ms to 1h, such as 500ms or 2s")
+}
+
 fn policy_names() -> clap::builder::PossibleValuesParser {
     clap::builder::PossibleValuesParser::new(Placement::NAMES)
 }
@@ -161,4 +280,12 @@ fn percent(text: &str) -> Result<u32, &'static str> {
 
 fn whole(text: &str) -> Result<u64, &'static str> {
     text.parse().map_err(|_| "give a whole number from 0 to 18446744073709551615")
+}
+
+fn memory_mib(text: &str) -> Result<u64, String> {
+    formats::quantity::memory_mib(text).map_err(|complaint| complaint.to_string())
+}
+
+fn duration_ms(text: &str) -> Result<u64, String> {
+    formats::quantity::duration_ms(text).map_err(|complaint| complaint.to_string())
 }

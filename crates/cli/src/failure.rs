@@ -26,6 +26,8 @@ pub(crate) enum Failure {
     Output(WriteError),
     /// Standard output cannot be written.
     Screen(std::io::Error),
+    /// The machine's driver or system refuses.
+    Machine(String),
     /// The planner broke an invariant.
     Defect(IllegalPlan),
 }
@@ -35,7 +37,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Input(_) => 2,
-            Self::Output(_) | Self::Screen(_) | Self::Defect(_) => 1,
+            Self::Output(_) | Self::Screen(_) | Self::Machine(_) | Self::Defect(_) => 1,
         }
     }
 }
@@ -43,7 +45,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(text) => f.write_str(text),
+            Self::Usage(text) | Self::Machine(text) => f.write_str(text),
             Self::Input(error) => error.fmt(f),
             Self::Output(error) => error.fmt(f),
             Self::Screen(error) => write!(f, "standard output: {error}"),

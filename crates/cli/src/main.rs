@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 no (refused or failed), 2 wrong usage or unreadable input.
 #![forbid(unsafe_code)]
 
+mod agent;
 mod args;
 mod explain;
 mod failure;
@@ -11,8 +12,11 @@ mod inputs;
 mod names;
 mod plan;
 mod progress;
+mod run;
 mod screen;
 mod simulate;
+mod simulated;
+mod top;
 mod words;
 
 use std::process::ExitCode;
@@ -36,9 +40,12 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<Answer, Failure> {
     match &args.verb {
+        Verb::Run(options) => run::run(options),
         Verb::Simulate(options) => simulate::run(options),
         Verb::Plan(options) => plan::run(options),
         Verb::Explain(options) => explain::run(options),
+        Verb::Agent(options) => agent::run(options),
+        Verb::Top(options) => top::run(options),
         Verb::Completions { shell } => generate::completions(*shell),
         Verb::Man { verb } => generate::man(verb.as_deref()),
     }

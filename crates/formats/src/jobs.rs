@@ -1,7 +1,5 @@
 //! One door for everything that can be run: the kind of file is told by its content or extension.
 
-use std::path::Path;
-
 use crate::error::ReadError;
 use crate::job::Job;
 use crate::text::Source;
@@ -14,14 +12,13 @@ use crate::{kubernetes, sbatch, trace, workloads};
 ///
 /// # Errors
 /// As the readers of each kind; a trace has nothing that could be run.
-pub fn read_jobs(path: &Path, shard_mib: u64) -> Result<Vec<Job>, ReadError> {
-    let source = Source::open(path)?;
-    if kubernetes::is_manifest(&source) {
-        return kubernetes::jobs(&source);
+pub fn jobs_of(source: &Source, shard_mib: u64) -> Result<Vec<Job>, ReadError> {
+    if kubernetes::is_manifest(source) {
+        return kubernetes::jobs(source);
     }
-    match trace::kind(&source)? {
-        TraceKind::Sbatch => Ok(vec![sbatch::job(&source, shard_mib)?]),
-        TraceKind::Workloads => workloads::jobs(&source),
+    match trace::kind(source)? {
+        TraceKind::Sbatch => Ok(vec![sbatch::job(source, shard_mib)?]),
+        TraceKind::Workloads => workloads::jobs(source),
         TraceKind::Openb | TraceKind::Runtimes | TraceKind::Gavel => {
             let what = "is a trace, which has no commands";
             Err(source.error(what, "replay it with `hotpot simulate`, or give an sbatch script"))

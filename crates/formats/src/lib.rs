@@ -41,7 +41,7 @@ mod yaml;
 pub use dependency::{Dependency, DependencyKind};
 pub use error::{Complaint, Excerpt, ReadError};
 pub use job::Job;
-pub use jobs::read_jobs;
+pub use jobs::jobs_of;
 pub use near::near;
 pub use text::{SIZE_MAX_BYTES, Source};
 pub use trace::{Reading, TraceKind, TraceOptions, read_trace};

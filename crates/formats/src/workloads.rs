@@ -65,7 +65,7 @@ struct Draft {
 /// The first value that is wrong, with its line: an unknown key, a share above 1, GPU keys without
 /// GPUs, modes that cannot hold what is asked, more than [`WORKLOADS_MAX`] workloads.
 pub fn read(source: &Source) -> Result<Trace, ReadError> {
-    let mut drafts = entries(source, |keys| draft(keys))?;
+    let mut drafts = entries(source, draft)?;
     drafts.sort_by_key(|draft| draft.arrival.at_ms);
     let mut arrivals = Vec::new();
     for draft in &drafts {

@@ -1,1 +1,34 @@
-//! The adapter for one machine: carries plans out as processes.
+//! The adapter for one machine: jobs become processes on its GPUs, and nothing of them is left behind.
+//!
+//! [`Runner`] is the loop; `starting` and `ending` are what it does to tasks. `containment` keeps hold of
+//! a task's processes, `devices` of its GPUs, `journal` of what has been done so far.
+
+pub mod clock;
+pub mod containment;
+pub mod devices;
+mod ending;
+pub mod environment;
+mod error;
+pub mod files;
+mod gpu_lock;
+pub mod journal;
+mod live;
+mod measure;
+pub mod pattern;
+pub mod prepare;
+mod process;
+mod runner;
+mod signals;
+mod starting;
+pub mod task;
+mod totals;
+pub mod watch;
+pub mod work;
+
+pub use devices::{Choice, Devices};
+pub use error::RunError;
+pub use runner::{Runner, Settings};
+pub use task::{Ending, State, Task};
+pub use totals::Summary;
+pub use watch::{View, Watch};
+pub use work::Work;

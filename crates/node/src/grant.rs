@@ -1,5 +1,7 @@
 //! What a tenant is handed when it starts: which device it sees, under which caps, held how hard.
 
+use std::path::PathBuf;
+
 use model::{Share, SharingKind};
 use serde::Serialize;
 
@@ -17,6 +19,11 @@ pub struct Grant {
     /// Variables that the tenant's process needs, caps and pipes included; without
     /// `CUDA_VISIBLE_DEVICES`, which names the devices of all its grants.
     pub env: Vec<(String, String)>,
+    /// The cgroup that holds its memory cap: its first process must be moved there before it uses
+    /// the GPU.
+    pub cgroup: Option<PathBuf>,
+    /// Number of its hold in the journal.
+    pub hold: i64,
     /// How hard its memory cap holds.
     pub memory: Enforcement,
     /// How hard its compute cap holds.

@@ -12,6 +12,19 @@ pub struct Inventory {
     pub driver: DriverFacts,
     /// GPUs in the driver's order, which is that of their PCI addresses.
     pub devices: Vec<Device>,
+    /// GPUs that the driver counts but cannot reach.
+    pub lost: Vec<LostDevice>,
+}
+
+/// A GPU that the driver counts but cannot reach.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LostDevice {
+    /// Position in the driver's order, from 0.
+    pub index: u32,
+    /// `GPU-…`, if the driver still says it.
+    pub uuid: Option<String>,
+    /// What the driver says.
+    pub why: String,
 }
 
 /// Versions of the driver.
@@ -91,6 +104,24 @@ pub enum ComputeMode {
     ExclusiveProcess,
 }
 
+impl ComputeMode {
+    /// `default`, `prohibited` or `exclusive-process`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Prohibited => "prohibited",
+            Self::ExclusiveProcess => "exclusive-process",
+        }
+    }
+
+    /// Reads a name; `None` if it is not one of the three.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Default, Self::Prohibited, Self::ExclusiveProcess]
+            .into_iter()
+            .find(|mode| mode.as_str() == name)
+    }
+}
+
 /// MIG on one GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mig {
@@ -106,6 +137,21 @@ pub struct Mig {
     pub instances: Vec<Instance>,
 }
 
+impl Mig {
+    /// MIG that may be looked at no further: reading instances needs root.
+    pub(crate) fn unread(enabled: bool, pending: bool) -> Self {
+        let geometry = MigGeometry { compute_slices: 0, memory_slices: 0, profiles: Vec::new() };
+        Self { enabled, pending, geometry, profile_ids: Vec::new(), instances: Vec::new() }
+    }
+}
+
+impl Inventory {
+    /// The GPU with a UUID.
+    pub fn device(&self, uuid: &str) -> Option<&Device> {
+        self.devices.iter().find(|device| device.uuid == uuid)
+    }
+}
+
 /// One GPU instance and the compute instance that fills it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
@@ -117,6 +163,9 @@ pub struct Instance {
     pub start: u8,
     /// The MIG device in it; `None` while it has no compute instance.
     pub device: Option<MigDevice>,
+    /// Several compute instances, or one that does not fill it: somebody else has divided it, and
+    /// `device` is then `None`.
+    pub divided: bool,
     /// Processes on it.
     pub pids: Vec<u32>,
 }

@@ -1,6 +1,8 @@
 //! What was measured on a machine's GPUs at one moment. What the driver does not tell stays `None`
 //! and is never made up.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::tenant::Tenant;
@@ -55,9 +57,13 @@ pub struct GpuSample {
     pub remapped_rows: Option<(u64, u64)>,
     /// Code of the last Xid event that was seen while measuring; 0 for none yet.
     pub xid: Option<u64>,
+    /// How often each Xid code was seen while measuring; `None` where the driver tells of none.
+    pub xid_counts: Option<BTreeMap<u64, u64>>,
+    /// Whether MIG mode is on; `None` where the GPU cannot do MIG.
+    pub mig_enabled: Option<bool>,
     /// Finer counters where the hardware has them (Hopper and newer).
     pub profile: Option<ProfileCounters>,
-    /// MIG instances by the driver's number.
+    /// MIG devices in the driver's order.
     pub instances: Vec<InstanceSample>,
     /// Processes on it, MIG instances included.
     pub processes: Vec<ProcessSample>,
@@ -78,7 +84,7 @@ pub struct ProfileCounters {
     pub dram_ratio: Option<f64>,
 }
 
-/// One MIG instance.
+/// One MIG device: a GPU instance as its tenant sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct InstanceSample {
     /// The driver's number of the GPU instance.

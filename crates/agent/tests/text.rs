@@ -1,0 +1,249 @@
+//! The text of a scrape: complete where everything was measured, silent where nothing was, and in
+//! step with the documentation.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::{Format, MetricNames, Observation, dcgm_names, own_names, render};
+use node::backend::{Backends, Enforcement};
+use node::inventory::{ComputeMode, Device, DriverFacts, Inventory};
+use node::sample::{GpuSample, InstanceSample, ProcessSample, ProfileCounters, Sample};
+use node::tenant::Tenant;
+use support::{shipped, value};
+
+fn device(index: u32) -> Device {
+    Device {
+        index,
+        uuid: format!("GPU-{index}"),
+        pci_bus_id: "00000000:10:00.0".into(),
+        product: "NVIDIA \"H100\"".into(),
+        model: Some("h100-80gb".into()),
+        memory_mib: 80 << 10,
+        reserved_mib: 1 << 10,
+        compute_capability: (9, 0),
+        compute_mode: ComputeMode::Default,
+        numa_node: None,
+        mig: None,
+        backends: Backends {
+            mig: Enforcement::Hard,
+            memory_limit: Enforcement::Absent("old kernel".into()),
+            mps: Enforcement::Cooperative,
+            time_slice: Enforcement::Cooperative,
+            limiter: Enforcement::Absent("not installed".into()),
+        },
+        links: Vec::new(),
+    }
+}
+
+fn counters() -> ProfileCounters {
+    let [a, b, c, d, e] = [Some(0.5), Some(0.25), Some(0.125), Some(0.1), Some(0.2)];
+    ProfileCounters {
+        engine_ratio: a,
+        sm_ratio: b,
+        occupancy_ratio: c,
+        tensor_ratio: d,
+        dram_ratio: e,
+    }
+}
+
+/// A GPU of which everything is known.
+fn whole() -> GpuSample {
+    GpuSample {
+        index: 0,
+        uuid: "GPU-0".into(),
+        lost: false,
+        memory_total_bytes: Some(80 << 30),
+        memory_used_bytes: Some(8 << 30),
+        memory_reserved_bytes: Some(1 << 30),
+        busy_ratio: Some(0.57),
+        memory_busy_ratio: Some(0.3),
+        encoder_ratio: Some(0.0),
+        decoder_ratio: Some(0.0),
+        temperature_celsius: Some(60.0),
+        memory_temperature_celsius: Some(70.0),
+        power_watts: Some(321.5),
+        energy_joules: Some(1234.5),
+        sm_clock_hertz: Some(1.41e9),
+        memory_clock_hertz: Some(2.6e9),
+        pcie_replays: Some(3),
+        remapped_rows: Some((4, 5)),
+        xid: Some(79),
+        xid_counts: Some(BTreeMap::from([(13, 2), (79, 1)])),
+        mig_enabled: Some(false),
+        profile: Some(counters()),
+        instances: Vec::new(),
+        processes: vec![
+            process(10, Tenant::Task { run: "r".into(), task: "1".into() }),
+            process(11, Tenant::Task { run: "r".into(), task: "2".into() }),
+            process(12, Tenant::SlurmJob(9)),
+            process(13, Tenant::Pod("0b2a".into())),
+            process(14, Tenant::User(1000)),
+            process(15, Tenant::Unknown),
+        ],
+    }
+}
+
+fn process(pid: u32, tenant: Tenant) -> ProcessSample {
+    ProcessSample {
+        pid,
+        gpu_instance: None,
+        memory_bytes: Some(1 << 30),
+        sm_ratio: Some(0.1),
+        tenant,
+    }
+}
+
+/// A GPU with a MIG device.
+fn divided() -> GpuSample {
+    let instance = InstanceSample {
+        gpu_instance: 9,
+        uuid: "MIG-9".into(),
+        profile: "1g.10gb".into(),
+        start: 2,
+        memory_total_bytes: Some(10 << 30),
+        memory_used_bytes: Some(2 << 30),
+        profile_counters: Some(counters()),
+    };
+    let instances = vec![instance];
+    let (index, uuid) = (1, "GPU-1".into());
+    GpuSample { index, uuid, busy_ratio: None, profile: None, instances, ..whole() }
+}
+
+fn observation(gpus: Vec<GpuSample>) -> Observation {
+    let driver = DriverFacts { driver: "580.1".into(), nvml: "13.580.1".into(), cuda: (13, 0) };
+    let devices = vec![device(0), device(1)];
+    let inventory = Arc::new(Inventory { driver, devices, lost: Vec::new() });
+    let sample = Sample { at_ms: 1, gpus };
+    Observation { inventory, sample, took: Duration::from_millis(5) }
+}
+
+fn prometheus(seen: &Observation, names: MetricNames) -> String {
+    render(Some(seen), names, Format::Prometheus, "host")
+}
+
+fn families(text: &str) -> BTreeSet<&str> {
+    text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect()
+}
+
+#[test]
+fn every_family_is_written_once_and_documented() {
+    let text = prometheus(&observation(vec![whole(), divided()]), MetricNames::Both);
+    let both = dcgm_names().into_iter().flat_map(|(legacy, new)| [legacy, new]);
+    let promised: BTreeSet<&str> = own_names().into_iter().chain(both).collect();
+    assert_eq!(families(&text), promised);
+    let headers = text.lines().filter(|line| line.starts_with("# TYPE ")).count();
+    assert_eq!(headers, promised.len(), "each family has one header");
+    let documented = shipped("docs/metrics.md");
+    for name in promised {
+        assert!(documented.contains(&format!("`{name}`")), "docs/metrics.md lacks {name}");
+    }
+}
+
+#[test]
+fn no_sample_is_written_twice() {
+    let text = prometheus(&observation(vec![whole(), divided()]), MetricNames::Both);
+    let samples: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.rsplit_once(' ').unwrap().0)
+        .collect();
+    let distinct: BTreeSet<&&str> = samples.iter().collect();
+    assert_eq!(distinct.len(), samples.len());
+    assert!(samples.len() > 100);
+}
+
+#[test]
+fn what_was_not_measured_is_not_there() {
+    let unknown = GpuSample { index: 0, uuid: "GPU-0".into(), ..GpuSample::default() };
+    let lost = GpuSample { index: 1, uuid: "GPU-1".into(), lost: true, ..GpuSample::default() };
+    let text = prometheus(&observation(vec![unknown, lost]), MetricNames::Both);
+    let about_gpus: BTreeSet<&str> = families(&text)
+        .into_iter()
+        .filter(|name| name.contains("gpu") || name.contains("DCGM"))
+        .collect();
+    let expected = [
+        "hotpot_gpu_enforcement_info",
+        "hotpot_gpu_info",
+        "hotpot_gpu_lost",
+        "hotpot_gpu_processes",
+    ];
+    assert_eq!(about_gpus, BTreeSet::from(expected));
+    assert_eq!(value(&text, "hotpot_gpu_lost", &["GPU-1"]), Some(1.0));
+    assert_eq!(value(&text, "hotpot_gpu_processes", &["GPU-1"]), None);
+}
+
+#[test]
+fn units_follow_the_scheme() {
+    let text = prometheus(&observation(vec![whole()]), MetricNames::Both);
+    for (name, expected) in [
+        ("DCGM_FI_DEV_SM_CLOCK", 1410.0),
+        ("DCGM_FI_DEV_SM_CLOCK_HERTZ", 1.41e9),
+        ("DCGM_FI_DEV_GPU_UTIL", 57.0),
+        ("DCGM_FI_DEV_GPU_UTIL_RATIO", 0.57),
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1_234_500.0),
+        ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1234.5),
+        ("DCGM_FI_DEV_FB_USED", 8192.0),
+        ("DCGM_FI_DEV_FB_FREE", 71.0 * 1024.0),
+        ("DCGM_FI_DEV_FB_FREE_BYTES", 71.0 * 1_073_741_824.0),
+        ("hotpot_gpu_energy_joules_total", 1234.5),
+        ("hotpot_gpu_busy_ratio", 0.57),
+    ] {
+        assert_eq!(value(&text, name, &[]), Some(expected), "{name}");
+    }
+    let legacy = prometheus(&observation(vec![whole()]), MetricNames::Legacy);
+    assert!(legacy.contains("DCGM_FI_DEV_GPU_UTIL{") && !legacy.contains("_UTIL_RATIO"));
+    assert!(legacy.contains(",Hostname=\"host\",DCGM_FI_DRIVER_VERSION=\"580.1\""));
+    let new = prometheus(&observation(vec![whole()]), MetricNames::Dcgm49);
+    assert!(!new.contains("DCGM_FI_DEV_GPU_UTIL{") && new.contains("_GPU_UTIL_RATIO{"));
+    assert!(new.contains(",hostname=\"host\",DCGM_FI_SYSTEM_DRIVER_VERSION=\"580.1\""));
+    assert!(new.contains("modelName=\"NVIDIA \\\"H100\\\"\""));
+}
+
+#[test]
+fn a_divided_gpus_memory_is_told_once_in_dcgms_names() {
+    let text = prometheus(&observation(vec![divided()]), MetricNames::Legacy);
+    let mig = ["GPU_I_PROFILE=\"1g.10gb\"", "GPU_I_ID=\"9\""];
+    assert_eq!(value(&text, "DCGM_FI_DEV_FB_USED", &mig), Some(2048.0));
+    assert_eq!(value(&text, "DCGM_FI_DEV_FB_USED", &[]), Some(2048.0), "and no other line");
+    assert_eq!(value(&text, "DCGM_FI_PROF_SM_ACTIVE", &mig), Some(0.25));
+    assert_eq!(value(&text, "hotpot_mig_info", &["MIG-9", "start=\"2\""]), Some(1.0));
+}
+
+#[test]
+fn two_mig_devices_in_one_instance_are_one_to_dcgm() {
+    let mut gpu = divided();
+    gpu.instances.push(InstanceSample { uuid: "MIG-10".into(), ..gpu.instances[0].clone() });
+    let text = prometheus(&observation(vec![gpu]), MetricNames::Legacy);
+    assert_eq!(value(&text, "DCGM_FI_DEV_FB_USED", &["GPU_I_ID=\"9\""]), Some(2048.0));
+    for uuid in ["MIG-9", "MIG-10"] {
+        assert!(value(&text, "hotpot_mig_memory_used_bytes", &[&format!("\"{uuid}\"")]).is_some());
+    }
+}
+
+#[test]
+fn tenants_are_summed_and_tasks_taken_together() {
+    let text = prometheus(&observation(vec![whole()]), MetricNames::Both);
+    let run = ["tenant_kind=\"run\",tenant=\"r\"", "gpu=\"0\",uuid=\"GPU-0\""];
+    assert_eq!(value(&text, "hotpot_tenant_memory_used_bytes", &run), Some(2_147_483_648.0));
+    assert_eq!(value(&text, "hotpot_tenant_sm_ratio", &run), Some(0.2));
+    assert_eq!(value(&text, "hotpot_tenant_processes", &run), Some(2.0));
+    for kind in ["slurm-job\",tenant=\"9", "pod\",tenant=\"0b2a", "user\",tenant=\"1000", "unknown"]
+    {
+        let kind = format!("tenant_kind=\"{kind}\"");
+        assert_eq!(value(&text, "hotpot_tenant_processes", &[&kind]), Some(1.0), "{kind}");
+    }
+}
+
+#[test]
+fn openmetrics_has_our_own_names_and_an_end() {
+    let seen = observation(vec![whole(), divided()]);
+    let text = render(Some(&seen), MetricNames::Both, Format::OpenMetrics, "host");
+    assert!(text.ends_with("\n# EOF\n") && !text.contains("DCGM_"));
+    assert!(text.contains("# TYPE hotpot_gpu_energy_joules counter\n"));
+    assert!(text.contains("# TYPE hotpot_gpu info\n"));
+    let down = render(None, MetricNames::Both, Format::OpenMetrics, "host");
+    assert_eq!(value(&down, "hotpot_up", &[]), Some(0.0));
+}

@@ -1,0 +1,119 @@
+//! `--simulate-gpus`: a machine for this command alone, seen through a simulated driver library.
+//!
+//! A library and its state are named by the environment, which a program cannot change for itself in
+//! safety: it is set, and the program started anew in its own place.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fake_machine::{GpuSpec, MACHINE_VARIABLE, Machine};
+
+use crate::failure::Failure;
+use crate::screen;
+
+/// Set in the program that has been started anew: the folder that it has to take away at its end.
+const FOLDER_VARIABLE: &str = "HOTPOT_SIMULATED";
+/// The library as it is built, and the name by which programs look for it.
+const LIBRARY: (&str, &str) = ("libhotpot_fake_nvml.so", "libnvidia-ml.so.1");
+/// Programs of the driver, and their simulated counterparts as they are built.
+const TOOLS: [&str; 3] = ["nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-smi"];
+
+/// The folder of the simulated machine that this command was started on; taken away when dropped.
+#[derive(Debug)]
+pub(crate) struct Simulated {
+    folder: PathBuf,
+}
+
+impl Simulated {
+    /// Where the machine's state lies.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Sees to the simulated machine, if one is asked for. The first time this starts the program anew
+/// and does not come back.
+pub(crate) fn machine(asked: Option<&str>) -> Result<Option<Simulated>, Failure> {
+    let Some(text) = asked else { return Ok(None) };
+    if let Some(folder) = std::env::var_os(FOLDER_VARIABLE) {
+        return Ok(Some(Simulated { folder: PathBuf::from(folder) }));
+    }
+    let gpus = GpuSpec::list(text).map_err(|error| Failure::Usage(error.to_string()))?;
+    let parts = parts()?;
+    let folder = std::env::temp_dir().join(format!("hotpot-simulated-{}", std::process::id()));
+    let made = make(&folder, &gpus, &parts);
+    let machine = Simulated { folder };
+    made.map_err(|error| failure(&machine.folder, &error.to_string()))?;
+    screen::note("GPUs are simulated: tasks really run, but nothing is computed on a GPU");
+    let error = again(&machine.folder);
+    Err(failure(&machine.folder, &error.to_string()))
+}
+
+/// Where the simulated driver is, beside this program or where it is installed.
+fn parts() -> Result<PathBuf, Failure> {
+    let program = std::env::current_exe().and_then(fs::canonicalize);
+    let program = program.map_err(|error| Failure::Machine(format!("this program: {error}")))?;
+    let beside = program.parent().map(Path::to_path_buf).unwrap_or_default();
+    let places = [beside.clone(), beside.join("../lib/hotpot")];
+    let found = places.iter().find(|place| place.join(LIBRARY.0).exists());
+    found.cloned().ok_or_else(|| {
+        let text = format!(
+            "{}: the simulated driver {} is not there; build it with `cargo build --workspace`, in \
+             the same profile",
+            beside.display(),
+            LIBRARY.0
+        );
+        Failure::Machine(text)
+    })
+}
+
+fn make(folder: &Path, gpus: &[GpuSpec], parts: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    // A folder of that name is left over from a process that is gone.
+    let _ = fs::remove_dir_all(folder);
+    fs::DirBuilder::new().mode(0o700).create(folder)?;
+    Machine::create(&folder.join("machine"), gpus)?;
+    fs::create_dir(folder.join("lib"))?;
+    symlink(parts.join(LIBRARY.0), folder.join("lib").join(LIBRARY.1))?;
+    fs::create_dir(folder.join("bin"))?;
+    for tool in TOOLS {
+        symlink(parts.join(tool), folder.join("bin").join(tool))?;
+    }
+    Ok(())
+}
+
+/// Starts this program in its own place, with the simulated driver in front of any other.
+fn again(folder: &Path) -> io::Error {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    let before = |new: PathBuf, variable: &str| {
+        let mut paths = vec![new];
+        paths.extend(std::env::var_os(variable).iter().flat_map(std::env::split_paths));
+        std::env::join_paths(paths).unwrap_or_default()
+    };
+    Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .env(FOLDER_VARIABLE, folder)
+        .env(MACHINE_VARIABLE, folder.join("machine"))
+        .env("HOTPOT_NVML", folder.join("lib").join(LIBRARY.1))
+        .env("HOTPOT_LOCK_DIR", folder)
+        .env("LD_LIBRARY_PATH", before(folder.join("lib"), "LD_LIBRARY_PATH"))
+        .env("PATH", before(folder.join("bin"), "PATH"))
+        .exec()
+}
+
+fn failure(folder: &Path, why: &str) -> Failure {
+    let way_out = "set TMPDIR to a folder that can be written and executed from";
+    Failure::Machine(format!("{}: no simulated machine: {why}; {way_out}", folder.display()))
+}

@@ -1,0 +1,113 @@
+//! The page of one GPU: its pot, its tenants and processes, what could hold a cap on it.
+
+use node::backend::{Backends, Enforcement};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::bar::{bar, colour};
+use super::pot::{self, Part, Pot};
+use super::rows::{fitted, gib, percent};
+
+/// Cells of a tenant's name.
+const NAME: usize = 26;
+
+/// All lines of the page; the screen shows what fits.
+pub(super) fn lines(pot: &Pot, width: usize) -> Vec<Line<'static>> {
+    let mut lines =
+        vec![Line::raw(format!(" {}", pot.uuid)), indented(bar(pot, width.saturating_sub(2)))];
+    lines.push(Line::raw(format!(
+        " memory {} of {} GiB, busy {}, mode {}, isolation {}, α {}",
+        gib(pot.memory_used_bytes),
+        gib(pot.memory_total_bytes),
+        percent(pot.busy_ratio),
+        pot.sharing.as_str(),
+        pot.enforcement,
+        pot.alpha.map_or_else(|| "–".into(), |alpha| format!("{alpha:.2}")),
+    )));
+    if let Some(code @ 1..) = pot.xid {
+        lines.push(Line::raw(format!(" last Xid event: {code}; look it up in the kernel's log")));
+    }
+    tenants(&mut lines, &pot.parts);
+    processes(&mut lines, pot);
+    if let Some(backends) = &pot.backends {
+        backend_lines(&mut lines, backends);
+    }
+    if !pot.facts.is_empty() {
+        lines.extend([Line::raw(""), title("Facts")]);
+        lines
+            .extend(pot.facts.iter().map(|(name, value)| Line::raw(format!(" {name:<20}{value}"))));
+    }
+    lines
+}
+
+fn tenants(lines: &mut Vec<Line<'static>>, parts: &[Part]) {
+    lines.extend([
+        Line::raw(""),
+        title("Tenants                    share       used GiB  of GiB    SM"),
+    ]);
+    if parts.is_empty() {
+        lines.push(Line::raw(" nobody"));
+    }
+    for part in parts {
+        let name = if part.label.is_empty() { "(empty)" } else { &part.label };
+        let figures = format!(
+            "{} {:>8} {:>7} {:>5}",
+            fitted(part.profile.as_deref().unwrap_or("–"), 11),
+            gib(part.used_bytes),
+            gib(part.room_bytes),
+            percent(part.sm_ratio)
+        );
+        let name =
+            Span::styled(format!(" {} ", fitted(name, NAME)), Style::new().fg(colour(part.class)));
+        lines.push(Line::from(vec![name, Span::raw(figures)]));
+    }
+}
+
+fn processes(lines: &mut Vec<Line<'static>>, pot: &Pot) {
+    if pot.processes.is_empty() {
+        return;
+    }
+    lines.extend([
+        Line::raw(""),
+        title("Processes                  pid         used GiB  instance  SM"),
+    ]);
+    for process in &pot.processes {
+        let instance = process.gpu_instance.map_or_else(|| "–".into(), |number| number.to_string());
+        lines.push(Line::raw(format!(
+            " {} {:<11} {:>8} {:>7} {:>5}",
+            fitted(&pot::label(&process.tenant), NAME),
+            process.pid,
+            gib(process.memory_bytes),
+            instance,
+            percent(process.sm_ratio)
+        )));
+    }
+}
+
+fn backend_lines(lines: &mut Vec<Line<'static>>, backends: &Backends) {
+    lines.extend([Line::raw(""), title("What can hold a cap here")]);
+    let all = [
+        ("MIG instances", &backends.mig),
+        ("memory limits (cgroup)", &backends.memory_limit),
+        ("MPS", &backends.mps),
+        ("time slices", &backends.time_slice),
+        ("limiter library", &backends.limiter),
+    ];
+    for (name, enforcement) in all {
+        let why = match enforcement {
+            Enforcement::Absent(why) => format!("absent: {why}"),
+            Enforcement::Hard | Enforcement::Cooperative => enforcement.as_str().into(),
+        };
+        lines.push(Line::raw(format!(" {name:<24}{why}")));
+    }
+}
+
+fn title(text: &'static str) -> Line<'static> {
+    Line::styled(format!(" {text}"), Style::new().add_modifier(Modifier::BOLD))
+}
+
+fn indented(line: Line<'static>) -> Line<'static> {
+    let mut indented = Line::raw(" ");
+    indented.extend(line);
+    indented
+}

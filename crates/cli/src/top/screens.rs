@@ -1,0 +1,134 @@
+//! Whole screens, drawn into memory and read as text.
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::Color;
+
+use super::draw::draw;
+use super::pot::{Class, Sharing};
+use super::sample_machine::{machine, picture};
+use super::view::View;
+use super::{Picture, print};
+
+fn drawn(width: u16, height: u16, picture: &Picture, view: &View) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, picture, view)).unwrap();
+    let buffer = terminal.backend().buffer().clone();
+    let rows = buffer.content().chunks(usize::from(width));
+    rows.map(|row| row.iter().map(|cell| cell.symbol()).collect()).collect()
+}
+
+#[test]
+fn every_gpu_is_on_a_screen_of_80_by_24() {
+    let screen = drawn(80, 24, &picture(), &View::default());
+    println!("{}", screen.join("\n"));
+    let text = screen.join("\n");
+    for shown in ["a100-80gb", "mig", "mps", "shared", "single", "idle", "LOST", "37 %", "–"] {
+        assert!(text.contains(shown), "{shown}");
+    }
+    assert!(text.contains("▌slurm 4711") && text.contains("▌1g.10gb"), "{text}");
+    assert!(screen[0].contains("6 GPUs") && screen[0].contains("SIMULATED"), "{}", screen[0]);
+    assert!(screen[23].contains("q quit") && screen[23].contains("? help"), "{}", screen[23]);
+}
+
+/// 3g.40gb takes 4 of 8 memory slices of an A100-80GB, 2g.20gb two, 1g.10gb one, and one is free.
+#[test]
+fn instances_stand_at_their_slices() {
+    let pots = machine();
+    let parts: Vec<(f64, f64, Class)> =
+        pots[0].parts.iter().map(|part| (part.from, part.to, part.class)).collect();
+    let expected =
+        [(0.0, 0.5, Class::Slurm), (0.5, 0.75, Class::Empty), (0.75, 0.875, Class::Empty)];
+    assert_eq!(parts, expected);
+    let kinds: Vec<Sharing> = pots.iter().map(|pot| pot.sharing).collect();
+    use Sharing::{Idle, Lost, Mig, Mps, Shared, Single};
+    assert_eq!(kinds, [Mig, Mps, Shared, Single, Idle, Lost]);
+}
+
+#[test]
+fn tenants_are_as_wide_as_their_memory() {
+    let parts = &machine()[2].parts;
+    let mut wide: Vec<(f64, Class)> =
+        parts.iter().map(|part| ((part.to - part.from) * 80.0, part.class)).collect();
+    wide.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let classes: Vec<Class> = wide.iter().map(|(_, class)| *class).collect();
+    assert_eq!(classes, [Class::Task, Class::User, Class::Pod]);
+    assert!((wide[2].0 - 30.0).abs() < 1e-9 && (wide[0].0 - 2.0).abs() < 1e-9, "{wide:?}");
+}
+
+#[test]
+fn no_size_breaks_any_page() {
+    let pages = [
+        View::default(),
+        View { details: true, scroll: 9999, ..View::default() },
+        View { help: true, ..View::default() },
+        View { trouble: Some("no answer".into()), paused: true, ..View::default() },
+    ];
+    for (width, height) in [(1, 1), (2, 3), (10, 5), (20, 8), (40, 10), (79, 23), (200, 60)] {
+        for view in &pages {
+            drawn(width, height, &picture(), view);
+            drawn(width, height, &Picture { pots: Vec::new(), ..picture() }, view);
+        }
+    }
+}
+
+#[test]
+fn narrow_screens_give_up_columns_and_keep_the_bars() {
+    let screen = drawn(40, 24, &picture(), &View::default());
+    println!("{}", screen.join("\n"));
+    let text = screen.join("\n");
+    assert!(!text.contains("isolation") && text.contains("▌slurm 4711"), "{text}");
+    assert!(text.contains("memory GiB"), "{text}");
+}
+
+#[test]
+fn the_selected_gpu_stays_in_sight() {
+    let mut view = View::default();
+    let pots = machine();
+    for _ in 0..5 {
+        let key = ratatui::crossterm::event::KeyCode::Down;
+        view.key(key.into(), &pots);
+    }
+    let screen = drawn(80, 7, &picture(), &view).join("\n");
+    assert!(screen.contains("▸  5"), "{screen}");
+    assert!(!screen.contains("slurm 4711"), "{screen}");
+}
+
+#[test]
+fn a_page_shows_tenants_processes_and_what_holds_caps() {
+    let view = View { details: true, ..View::default() };
+    let screen = drawn(120, 40, &picture(), &view);
+    println!("{}", screen.join("\n"));
+    let text = screen.join("\n");
+    for shown in
+        ["slurm 4711", "3g.40gb", "(empty)", "absent: the driver has no", "00000000:00:00.0"]
+    {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+}
+
+#[test]
+fn classes_have_colours_of_their_own() {
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal.draw(|frame| draw(frame, &picture(), &View::default())).unwrap();
+    let buffer = terminal.backend().buffer().clone();
+    let coloured = |colour| buffer.content().iter().any(|cell| cell.fg == colour);
+    for colour in [Color::Green, Color::Cyan, Color::Magenta, Color::Yellow, Color::Red] {
+        assert!(coloured(colour), "{colour}");
+    }
+}
+
+#[test]
+fn text_and_json_say_the_same() {
+    let table = print::table(&picture(), 80);
+    println!("{table}{}", print::table(&picture(), 120));
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    assert_eq!(table.lines().count(), 2 + 2 * 6);
+    let json: serde_json::Value = serde_json::from_str(&print::json(&picture())).unwrap();
+    assert_eq!(json["format"], "hotpot-top/1");
+    assert_eq!(json["gpus"][0]["parts"][0]["label"], "slurm 4711");
+    assert_eq!(json["gpus"][5]["sharing"], "lost");
+    assert!(json["gpus"][5]["busy_ratio"].is_null());
+    assert!(json["gpus"][0]["alpha"].is_null());
+    assert_eq!(json["gpus"][1]["processes"].as_array().unwrap().len(), 7);
+}

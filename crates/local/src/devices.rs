@@ -1,0 +1,215 @@
+//! The GPUs of a run: which it may use, and making real on them what the engine decides.
+
+use model::{Gpu, Share, SharingMode};
+use node::grant::Grant;
+use node::inventory::Device;
+use node::machine::Machine;
+
+use crate::error::RunError;
+use crate::gpu_lock::{self, GpuLock};
+
+/// What can be done if all GPUs are in use.
+pub const BUSY_WAY_OUT: &str = "wait for GPUs with --wait, or choose others with --devices";
+
+/// The GPUs that a run uses, in the order in which the engine counts them.
+#[derive(Default)]
+pub struct Devices {
+    machine: Option<Machine>,
+    list: Vec<Managed>,
+}
+
+/// What went wrong with a GPU while a run goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nothing runs on it any more.
+    Lost(String),
+    /// What divided it failed and has been set up again; tasks on it may have been hit.
+    Repaired(String),
+    /// Tasks are not concerned, as far as can be seen.
+    Noted(String),
+}
+
+/// One GPU of the run.
+struct Managed {
+    uuid: String,
+    /// Position in the driver's order.
+    index: u32,
+    gpu: Gpu,
+    _lock: GpuLock,
+}
+
+/// What is to be used of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// Positions in the driver's order; empty for all that nobody else uses.
+    pub indices: Vec<u32>,
+    /// How this run is called in answers to others.
+    pub who: String,
+}
+
+impl Devices {
+    /// No GPUs, for work that asks for none.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Takes the chosen GPUs of a machine; says which were left out and why.
+    ///
+    /// # Errors
+    /// The driver fails, a GPU that was named is not there or is used by another run, or all are.
+    pub fn of(mut machine: Machine, choice: &Choice) -> Result<(Self, Vec<String>), RunError> {
+        let refuse = |error: &dyn std::error::Error| RunError::Gpus(error.to_string());
+        let inventory = machine.inventory().map_err(|error| refuse(&error))?;
+        let engine = inventory.to_engine().map_err(|error| refuse(&error))?;
+        let found: Vec<(&Device, Gpu)> =
+            engine.devices.iter().map(|at| &inventory.devices[*at]).zip(engine.gpus).collect();
+        let mut left_out: Vec<String> =
+            engine.left_out.iter().map(|(uuid, why)| format!("{uuid}: {why}")).collect();
+        let lost = inventory.lost.iter();
+        left_out.extend(lost.map(|lost| format!("GPU {}: {}", lost.index, lost.why)));
+        for index in &choice.indices {
+            if !found.iter().any(|(device, _)| device.index == *index) {
+                let why = left_out.iter().map(|why| format!("; {why}")).collect::<String>();
+                let text = format!("--devices {index}: there is no such GPU to be used here{why}");
+                return Err(RunError::Gpus(text));
+            }
+        }
+        let mut devices = Self::default();
+        for (device, gpu) in found {
+            let named = choice.indices.contains(&device.index);
+            if !choice.indices.is_empty() && !named {
+                continue;
+            }
+            match take(&machine, device, named, &choice.who)? {
+                Ok(lock) => devices.list.push(Managed {
+                    uuid: device.uuid.clone(),
+                    index: device.index,
+                    gpu: as_it_is(device, gpu),
+                    _lock: lock,
+                }),
+                Err(why) if named => return Err(RunError::Busy(busy(&[why]))),
+                Err(why) => left_out.push(why),
+            }
+        }
+        if devices.list.is_empty() {
+            return Err(RunError::Busy(busy(&left_out)));
+        }
+        devices.machine = Some(machine);
+        Ok((devices, left_out))
+    }
+
+    /// The GPUs as the engine sees them.
+    pub fn gpus(&self) -> Vec<Gpu> {
+        self.list.iter().map(|managed| managed.gpu.clone()).collect()
+    }
+
+    /// How many they are.
+    pub fn gpu_count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// UUIDs, in the engine's order.
+    pub fn uuids(&self) -> Vec<String> {
+        self.list.iter().map(|managed| managed.uuid.clone()).collect()
+    }
+
+    /// A GPU's position in the driver's order.
+    pub fn index(&self, at: u8) -> u32 {
+        self.list.get(usize::from(at)).map_or(0, |managed| managed.index)
+    }
+
+    /// Puts a GPU into a mode.
+    ///
+    /// # Errors
+    /// What the driver or a tool says.
+    pub fn set_mode(&mut self, at: u8, mode: SharingMode) -> Result<(), String> {
+        let (machine, managed) = self.both(at)?;
+        machine.set_mode(&managed.uuid, mode).map_err(|error| error.to_string())
+    }
+
+    /// Makes a share of a GPU real for a tenant.
+    ///
+    /// # Errors
+    /// What the driver or a tool says.
+    pub fn grant(&mut self, at: u8, share: Share, who: &str) -> Result<Grant, String> {
+        let (machine, managed) = self.both(at)?;
+        machine.grant(&managed.uuid, share, who).map_err(|error| error.to_string())
+    }
+
+    /// Takes a share back.
+    ///
+    /// # Errors
+    /// What the driver or a tool says.
+    pub fn revoke(&mut self, grant: &Grant) -> Result<(), String> {
+        match &mut self.machine {
+            Some(machine) => machine.revoke(grant).map_err(|error| error.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    /// Looks after what divides the GPUs and sets up again what has failed, by GPU in the engine's
+    /// order.
+    pub fn troubles(&mut self) -> Vec<(u8, Trouble)> {
+        Vec::new()
+    }
+
+    /// Puts everything back as it was before the run; says what could not be.
+    ///
+    /// # Errors
+    /// What is not as it was, and why.
+    pub fn restore(&mut self) -> Result<(), String> {
+        let Some(machine) = &mut self.machine else { return Ok(()) };
+        let restored = machine.restore().map_err(|error| error.to_string())?;
+        let left = |(gpu, _, why): &(String, _, String)| format!("{gpu}: {why}");
+        match restored.left.as_slice() {
+            [] => Ok(()),
+            left_over => Err(left_over.iter().map(left).collect::<Vec<_>>().join("; ")),
+        }
+    }
+
+    fn both(&mut self, at: u8) -> Result<(&mut Machine, &Managed), String> {
+        let managed = self.list.get(usize::from(at));
+        let both = self.machine.as_mut().zip(managed);
+        both.ok_or_else(|| format!("there is no GPU {at} in this run"))
+    }
+}
+
+/// Tries to take one GPU. `Err` within `Ok` says why it is left out.
+///
+/// * `named` — whether the user named it: then others' processes on it are put up with.
+fn take(
+    machine: &Machine,
+    device: &Device,
+    named: bool,
+    who: &str,
+) -> Result<Result<GpuLock, String>, RunError> {
+    let index = device.index;
+    let others = processes(machine, &device.uuid);
+    if !named && !others.is_empty() {
+        let others = others.join(", ");
+        let way_out = format!("--devices {index} uses it all the same");
+        return Ok(Err(format!("GPU {index} is in use by process {others}; {way_out}")));
+    }
+    let lock = gpu_lock::take(&device.uuid, who)?;
+    Ok(lock.map_err(|holder| format!("GPU {index} is used by {holder}")))
+}
+
+/// A GPU that is in MIG mode starts out in it.
+fn as_it_is(device: &Device, mut gpu: Gpu) -> Gpu {
+    if device.mig.as_ref().is_some_and(|mig| mig.enabled) {
+        let _ = gpu.set_mode(SharingMode::Mig);
+    }
+    gpu
+}
+
+fn busy(why: &[String]) -> String {
+    let why = if why.is_empty() { "this machine has no GPU".into() } else { why.join("; ") };
+    format!("{why}; {BUSY_WAY_OUT}")
+}
+
+/// Processes on a GPU now: as numbers, for a message.
+fn processes(machine: &Machine, uuid: &str) -> Vec<String> {
+    let Ok(device) = machine.driver().device(uuid) else { return Vec::new() };
+    let found = device.running_compute_processes().unwrap_or_default();
+    found.iter().map(|process| process.pid.to_string()).collect()
+}

@@ -1,0 +1,178 @@
+//! How tasks come to their end: by themselves, at their time limit, when the run is stopped, or with
+//! the GPU under them. TERM first, KILL after the grace, and nothing of a task is left running.
+
+use nix::sys::signal::Signal;
+
+use crate::devices::Trouble;
+use crate::runner::{Live, Phase, Runner};
+use crate::signals::Gone;
+use crate::task::Ending;
+
+/// Starts of one task at most, if the GPU under it fails.
+const ATTEMPTS_MAX: u32 = 3;
+
+impl Runner<'_> {
+    /// The first process of a task has ended.
+    pub(crate) fn leader_gone(&mut self, id: usize, gone: Gone) {
+        let now_ms = self.clock.now_ms();
+        let grace_ms = self.settings.grace_ms;
+        let Some(live) = self.live.get_mut(&id) else { return };
+        let of_itself = match gone.status {
+            Ok(status) => Ending::Exited(status),
+            Err(signal) => Ending::Signalled(signal),
+        };
+        let (ending, kill_at_ms) = match &live.phase {
+            Phase::Told { ending, kill_at_ms } => (ending.clone(), *kill_at_ms),
+            Phase::Going | Phase::Leftover { .. } => (of_itself, now_ms + grace_ms),
+        };
+        if self.containment.is_alive(&live.label, live.pid) {
+            self.containment.signal(&live.label, live.pid, Signal::SIGTERM);
+            live.phase = Phase::Leftover { ending, kill_at_ms };
+        } else {
+            self.gone(id, ending);
+        }
+    }
+
+    /// Nothing of a task is left: its seat is free.
+    fn gone(&mut self, id: usize, ending: Ending) {
+        let Some(live) = self.live.remove(&id) else { return };
+        self.containment.clear(&live.label);
+        self.take_back(&live.grants);
+        let gpu_milli = self.vacate(id);
+        self.totals.ended(live.since_ms, self.clock.now_ms(), gpu_milli);
+        self.dirty = true;
+        match live.disturbed {
+            Some(why) if !ending.is_ok() && self.stops == 0 => self.disturbed(id, why),
+            _ => self.over(id, ending),
+        }
+    }
+
+    /// A task failed after the GPU under it did: another try, on what is left.
+    fn disturbed(&mut self, id: usize, why: String) {
+        if self.work.tasks[id].attempts >= ATTEMPTS_MAX {
+            return self.over(id, Ending::GpuFailed(why));
+        }
+        let name = self.work.name(id).to_string();
+        self.watch.told(&format!("{name} is started again: {why}"));
+        self.again(id);
+    }
+
+    /// Time limits, warnings before them, and the end of every grace.
+    pub(crate) fn end_what_must_end(&mut self) {
+        let now_ms = self.clock.now_ms();
+        let mut gone = Vec::new();
+        let mut told = Vec::new();
+        for (id, live) in &mut self.live {
+            if live.warn_at_ms.is_some_and(|at_ms| now_ms >= at_ms) {
+                live.warn_at_ms = None;
+                told.push(*id);
+            }
+            match &live.phase {
+                Phase::Going if live.limit_at_ms.is_some_and(|at_ms| now_ms >= at_ms) => {
+                    let kill_at_ms = now_ms + self.settings.grace_ms;
+                    tell(live, Ending::TimedOut, kill_at_ms);
+                    self.containment.signal(&live.label, live.pid, Signal::SIGTERM);
+                }
+                Phase::Told { kill_at_ms, .. } if now_ms >= *kill_at_ms => {
+                    self.containment.signal(&live.label, live.pid, Signal::SIGKILL);
+                }
+                Phase::Leftover { ending, kill_at_ms } => {
+                    if !self.containment.is_alive(&live.label, live.pid) {
+                        gone.push((*id, ending.clone()));
+                    } else if now_ms >= *kill_at_ms {
+                        self.containment.signal(&live.label, live.pid, Signal::SIGKILL);
+                    }
+                }
+                Phase::Going | Phase::Told { .. } => {}
+            }
+        }
+        told.into_iter().for_each(|id| self.warn(id));
+        gone.into_iter().for_each(|(id, ending)| self.gone(id, ending));
+    }
+
+    /// The signal that a script has asked for ahead of its limit.
+    fn warn(&mut self, id: usize) {
+        let warning = self.work.job_of(id).job.launch.warning.clone();
+        let (Some(live), Some(warning)) = (self.live.get(&id), warning) else { return };
+        let signal = match warning.signal.as_str() {
+            "HUP" => Signal::SIGHUP,
+            "INT" => Signal::SIGINT,
+            "USR1" => Signal::SIGUSR1,
+            "USR2" => Signal::SIGUSR2,
+            _ => Signal::SIGTERM,
+        };
+        match warning.to_script {
+            true => self.containment.signal_leader(live.pid, signal),
+            false => self.containment.signal(&live.label, live.pid, signal),
+        }
+    }
+
+    /// Someone wants the run to stop: tasks are told to end, the second time they are killed.
+    pub(crate) fn stop(&mut self, signal: Signal) {
+        self.stops += 1;
+        let kill_at_ms = self.clock.now_ms() + self.settings.grace_ms;
+        let text = match self.stops {
+            1 => format!(
+                "{signal}: {} tasks are told to end and killed after {} s; once more to kill them now",
+                self.live.len(),
+                self.settings.grace_ms.div_ceil(1000)
+            ),
+            _ => format!("{signal} again: {} tasks are killed", self.live.len()),
+        };
+        self.watch.told(&text);
+        for live in self.live.values_mut() {
+            let how = if self.stops == 1 { Signal::SIGTERM } else { Signal::SIGKILL };
+            tell(live, Ending::Cancelled, kill_at_ms);
+            self.containment.signal(&live.label, live.pid, how);
+        }
+    }
+
+    /// Looks whether GPUs and what divides them are well, and at their use.
+    pub(crate) fn look_at_devices(&mut self) {
+        let (ratio, passed_ms) = self.gauge.read();
+        if let Some(ratio) = ratio {
+            self.totals.measured(ratio, passed_ms);
+        }
+        let mut troubles = self.gauge.troubles();
+        troubles.extend(self.devices.troubles());
+        for (index, trouble) in troubles {
+            self.trouble(index, &trouble);
+        }
+    }
+
+    fn trouble(&mut self, index: u8, trouble: &Trouble) {
+        let (why, lost) = match trouble {
+            Trouble::Lost(why) => {
+                self.set_aside(index, why);
+                (why.clone(), true)
+            }
+            Trouble::Repaired(why) | Trouble::Noted(why) => {
+                self.watch.told(&format!("GPU {}: {why}", self.devices.index(index)));
+                (why.clone(), false)
+            }
+        };
+        if matches!(trouble, Trouble::Noted(_)) {
+            return;
+        }
+        let kill_at_ms = self.clock.now_ms() + self.settings.grace_ms;
+        for live in self.live.values_mut() {
+            if !live.grants.iter().any(|(at, _)| *at == index) {
+                continue;
+            }
+            live.disturbed.get_or_insert_with(|| why.clone());
+            // On a lost GPU a task can only hang.
+            if lost {
+                tell(live, Ending::GpuFailed(why.clone()), kill_at_ms);
+                self.containment.signal(&live.label, live.pid, Signal::SIGTERM);
+            }
+        }
+    }
+}
+
+/// Notes how a task will be said to have ended, unless that is settled.
+fn tell(live: &mut Live, ending: Ending, kill_at_ms: u64) {
+    match &mut live.phase {
+        Phase::Going => live.phase = Phase::Told { ending, kill_at_ms },
+        Phase::Told { .. } | Phase::Leftover { .. } => {}
+    }
+}

@@ -1,0 +1,164 @@
+//! The variables that a task finds: Slurm's, so that scripts run as they are, CUDA's and our own.
+//!
+//! Names and meaning of `SLURM_*`: sbatch manual, "output environment variables".
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+use formats::job::Export;
+use node::grant::Grant;
+
+use crate::work::{Posted, Work};
+
+/// What is the same for all tasks of a run.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// Variables of the caller.
+    pub inherited: BTreeMap<OsString, OsString>,
+    /// This machine's name, without its domain.
+    pub host: String,
+    /// The user's name.
+    pub user: String,
+    /// The user's number.
+    pub uid: u32,
+    /// Number of the run.
+    pub run: i64,
+    /// CPUs of this machine.
+    pub cpus: u64,
+}
+
+/// One start of a task.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'a> {
+    /// The task.
+    pub id: usize,
+    /// The folder that the run was started in.
+    pub folder: &'a Path,
+    /// What it holds of each GPU, with the GPU's position in the driver's order.
+    pub grants: &'a [(u32, Grant)],
+    /// When it starts, in seconds since 1970.
+    pub at_s: u64,
+}
+
+/// Variables without which few programs work; kept even by `--export=NONE`.
+const NEEDED: [&str; 6] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"];
+
+/// All variables of a task.
+pub fn of(work: &Work, around: &Surroundings, start: &Start<'_>) -> BTreeMap<OsString, OsString> {
+    let posted = work.job_of(start.id);
+    let launch = &posted.job.launch;
+    let mut env = inherited(&launch.export, &around.inherited);
+    let mut set = |name: &str, value: String| {
+        env.insert(name.into(), value.into());
+    };
+    for (name, value) in &launch.env {
+        set(name, value.clone());
+    }
+    for (name, value) in slurm(work, posted, around, start) {
+        set(name, value);
+    }
+    if let (Some(variable), Some(index)) = (&launch.index_variable, work.tasks[start.id].index) {
+        set(variable, index.to_string());
+    }
+    for (_, grant) in start.grants {
+        for (name, value) in &grant.env {
+            set(name, value.clone());
+        }
+    }
+    let devices: Vec<&str> = start.grants.iter().map(|(_, grant)| grant.device.as_str()).collect();
+    // Empty hides every GPU from a task that has booked none.
+    set("CUDA_VISIBLE_DEVICES", devices.join(","));
+    set(
+        "NVIDIA_VISIBLE_DEVICES",
+        if devices.is_empty() { "void".into() } else { devices.join(",") },
+    );
+    set("HOTPOT_RUN", around.run.to_string());
+    set("HOTPOT_TASK", work.label(start.id));
+    env
+}
+
+fn inherited(export: &Export, all: &BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
+    let keep = |name: &OsString| {
+        let name = name.to_string_lossy();
+        // A run inside a Slurm job or another run must not hand its own down.
+        let of_another =
+            ["SLURM_", "HOTPOT_TASK", "HOTPOT_RUN"].iter().any(|own| name.starts_with(own));
+        let needed = NEEDED.contains(&name.as_ref());
+        let wanted = match export {
+            Export::All => true,
+            Export::Nothing => needed,
+            Export::Named(names) => needed || names.iter().any(|wanted| *wanted == name),
+        };
+        wanted && !of_another
+    };
+    all.iter().filter(|(name, _)| keep(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
+}
+
+fn slurm(
+    work: &Work,
+    posted: &Posted,
+    around: &Surroundings,
+    start: &Start<'_>,
+) -> Vec<(&'static str, String)> {
+    let task = &work.tasks[start.id];
+    let pattern = &posted.job.pattern;
+    let cpus = (pattern.demand.cpu_milli / 1000).clamp(1, around.cpus.max(1)).to_string();
+    let number = task.number.to_string();
+    let folder = start.folder.display().to_string();
+    let mut set = vec![
+        ("SLURM_JOB_ID", number.clone()),
+        ("SLURM_JOBID", number),
+        ("SLURM_JOB_NAME", pattern.name.clone()),
+        ("SLURM_JOB_USER", around.user.clone()),
+        ("SLURM_JOB_UID", around.uid.to_string()),
+        ("SLURM_JOB_ACCOUNT", pattern.owner.to_string()),
+        ("SLURM_JOB_PARTITION", "hotpot".to_string()),
+        ("SLURM_CLUSTER_NAME", "hotpot".to_string()),
+        ("SLURM_SUBMIT_DIR", folder),
+        ("SLURM_SUBMIT_HOST", around.host.clone()),
+        ("SLURM_JOB_NODELIST", around.host.clone()),
+        ("SLURM_NODELIST", around.host.clone()),
+        ("SLURMD_NODENAME", around.host.clone()),
+        ("SLURM_JOB_NUM_NODES", "1".to_string()),
+        ("SLURM_NNODES", "1".to_string()),
+        ("SLURM_NODEID", "0".to_string()),
+        ("SLURM_PROCID", "0".to_string()),
+        ("SLURM_LOCALID", "0".to_string()),
+        ("SLURM_NTASKS", "1".to_string()),
+        ("SLURM_NPROCS", "1".to_string()),
+        ("SLURM_TASKS_PER_NODE", "1".to_string()),
+        ("SLURM_CPUS_ON_NODE", cpus.clone()),
+        ("SLURM_JOB_CPUS_PER_NODE", cpus.clone()),
+        ("SLURM_CPUS_PER_TASK", cpus),
+        ("SLURM_RESTART_COUNT", task.attempts.saturating_sub(1).to_string()),
+        ("SLURM_JOB_START_TIME", start.at_s.to_string()),
+    ];
+    if pattern.demand.memory_mib > 0 {
+        set.push(("SLURM_MEM_PER_NODE", pattern.demand.memory_mib.to_string()));
+    }
+    if let Some(limit_ms) = pattern.time_limit_ms {
+        set.push(("SLURM_JOB_END_TIME", (start.at_s + limit_ms / 1000).to_string()));
+    }
+    if !start.grants.is_empty() {
+        let indices: Vec<String> =
+            start.grants.iter().map(|(index, _)| index.to_string()).collect();
+        set.push(("SLURM_JOB_GPUS", indices.join(",")));
+        set.push(("SLURM_GPUS", indices.len().to_string()));
+        set.push(("SLURM_GPUS_ON_NODE", indices.len().to_string()));
+    }
+    if let (Some(array), Some(index)) = (&posted.job.array, task.index) {
+        let (first, last) = (array.indices.first(), array.indices.last());
+        let step = match array.indices.as_slice() {
+            [first, second, ..] => second - first,
+            _ => 1,
+        };
+        set.push(("SLURM_ARRAY_JOB_ID", posted.number.to_string()));
+        set.push(("SLURM_ARRAY_TASK_ID", index.to_string()));
+        set.push(("SLURM_ARRAY_TASK_COUNT", array.indices.len().to_string()));
+        set.push(("SLURM_ARRAY_TASK_MIN", first.copied().unwrap_or(0).to_string()));
+        set.push(("SLURM_ARRAY_TASK_MAX", last.copied().unwrap_or(0).to_string()));
+        set.push(("SLURM_ARRAY_TASK_STEP", step.to_string()));
+    }
+    set
+}

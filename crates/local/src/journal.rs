@@ -1,0 +1,351 @@
+//! What a run has done so far, in SQLite: written before acting, read to continue.
+//!
+//! The file is the node's state file, in its write-ahead mode: a killed process loses nothing; a power
+//! cut may lose the last second, and then tasks that ended in it run again.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::RunError;
+use crate::task::Ending;
+
+const TABLES: &str = "
+create table if not exists runs (
+    run integer primary key autoincrement,
+    pid integer not null,
+    start_ticks integer not null,
+    folder text not null,
+    options text not null,
+    first_number integer not null,
+    tasks integer not null,
+    begun_ms integer not null,
+    ended_ms integer
+) strict;
+create table if not exists files (
+    run integer not null references runs,
+    name text not null,
+    text text not null
+) strict;
+create table if not exists tasks (
+    run integer not null,
+    task integer not null,
+    number integer not null,
+    attempts integer not null,
+    device text not null,
+    pid integer,
+    start_ticks integer,
+    begun_ms integer not null,
+    ended_ms integer,
+    ending text,
+    primary key (run, task)
+) strict, without rowid;
+";
+
+/// Number of the first job on a machine.
+const FIRST_NUMBER: u64 = 1;
+
+/// A run as it stands in the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    /// Its number.
+    pub run: i64,
+    /// The process that carried it out, and when that process started, in clock ticks since boot.
+    pub pid: u32,
+    /// See `pid`.
+    pub start_ticks: u64,
+    /// The folder that it was started in.
+    pub folder: PathBuf,
+    /// Its options, as the program wrote them.
+    pub options: String,
+    /// Number of its first task.
+    pub first_number: u64,
+    /// Whether it has come to its end.
+    pub ended: bool,
+}
+
+/// A change of one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// It is about to be started.
+    Starting {
+        /// The task.
+        task: usize,
+        /// Its number.
+        number: u64,
+        /// Which start this is.
+        attempt: u32,
+        /// What it is given.
+        device: String,
+        /// When, in ms since 1970.
+        at_ms: u64,
+    },
+    /// It has a process.
+    Started {
+        /// The task.
+        task: usize,
+        /// The process.
+        pid: u32,
+        /// When the process started, in clock ticks since boot.
+        start_ticks: u64,
+    },
+    /// It is over; `None` says that it will be started again.
+    Ended {
+        /// The task.
+        task: usize,
+        /// How.
+        ending: Option<Ending>,
+        /// When, in ms since 1970.
+        at_ms: u64,
+    },
+}
+
+/// The journal of one run.
+#[derive(Debug)]
+pub struct Journal {
+    connection: Connection,
+    path: PathBuf,
+    run: i64,
+    late: Vec<Entry>,
+}
+
+/// A new run.
+#[derive(Clone, Debug)]
+pub struct NewRun<'a> {
+    /// The folder that it is started in.
+    pub folder: &'a Path,
+    /// Its options, for a continuation.
+    pub options: &'a str,
+    /// Name and text of each file.
+    pub files: &'a [(String, String)],
+    /// Tasks in all.
+    pub tasks: u64,
+    /// This process.
+    pub pid: u32,
+    /// When this process started, in clock ticks since boot.
+    pub start_ticks: u64,
+    /// Now, in ms since 1970.
+    pub at_ms: u64,
+}
+
+impl Journal {
+    /// Enters a new run and numbers its tasks.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn begin(path: &Path, new: &NewRun<'_>) -> Result<(Self, u64), RunError> {
+        let mut connection = open(path)?;
+        let enter = |connection: &mut Connection| {
+            let change =
+                connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+            let next = "select max(first_number + tasks) from runs";
+            let next: Option<i64> = change.query_row(next, [], |row| row.get(0))?;
+            let first_number = next.map_or(FIRST_NUMBER, |next| next.max(1) as u64);
+            change.execute(
+                "insert into runs (pid, start_ticks, folder, options, first_number, tasks, begun_ms)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![
+                    new.pid,
+                    new.start_ticks as i64,
+                    new.folder.display().to_string(),
+                    new.options,
+                    first_number as i64,
+                    new.tasks as i64,
+                    new.at_ms as i64
+                ],
+            )?;
+            let run = change.last_insert_rowid();
+            for (name, text) in new.files {
+                let insert = "insert into files (run, name, text) values (?1, ?2, ?3)";
+                change.execute(insert, params![run, name, text])?;
+            }
+            change.commit()?;
+            Ok((run, first_number))
+        };
+        let (run, first_number) = enter(&mut connection).map_err(|error| failure(path, &error))?;
+        Ok((Self { connection, path: path.to_path_buf(), run, late: Vec::new() }, first_number))
+    }
+
+    /// Takes over a run that was interrupted: it now belongs to this process.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn take_over(path: &Path, run: i64, pid: u32, start_ticks: u64) -> Result<Self, RunError> {
+        let connection = open(path)?;
+        let update = "update runs set pid = ?2, start_ticks = ?3, ended_ms = null where run = ?1";
+        let done = connection.execute(update, params![run, pid, start_ticks as i64]);
+        done.map_err(|error| failure(path, &error))?;
+        Ok(Self { connection, path: path.to_path_buf(), run, late: Vec::new() })
+    }
+
+    /// The run's number.
+    pub fn run(&self) -> i64 {
+        self.run
+    }
+
+    /// Notes a change; it is written with the next [`Journal::write`].
+    pub fn note(&mut self, entry: Entry) {
+        self.late.push(entry);
+    }
+
+    /// Writes what has been noted, all or nothing. After an error it is kept for the next try.
+    ///
+    /// # Errors
+    /// The file cannot be written, such as on a full disk.
+    pub fn write(&mut self) -> Result<(), RunError> {
+        if self.late.is_empty() {
+            return Ok(());
+        }
+        let (run, late) = (self.run, &self.late);
+        let write = |connection: &mut Connection| {
+            let change = connection.transaction()?;
+            for entry in late {
+                write_entry(&change, run, entry)?;
+            }
+            change.commit()
+        };
+        write(&mut self.connection).map_err(|error| failure(&self.path, &error))?;
+        self.late.clear();
+        Ok(())
+    }
+
+    /// Notes that the run has come to its end.
+    ///
+    /// # Errors
+    /// As [`Journal::write`].
+    pub fn finish(&mut self, at_ms: u64) -> Result<(), RunError> {
+        self.write()?;
+        let update = "update runs set ended_ms = ?2 where run = ?1";
+        let done = self.connection.execute(update, params![self.run, at_ms as i64]);
+        done.map(|_| ()).map_err(|error| failure(&self.path, &error))
+    }
+}
+
+fn write_entry(change: &Connection, run: i64, entry: &Entry) -> rusqlite::Result<()> {
+    match entry {
+        Entry::Starting { task, number, attempt, device, at_ms } => {
+            let mut insert = change.prepare_cached(
+                "insert or replace into tasks (run, task, number, attempts, device, begun_ms)
+                 values (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?;
+            let task = *task as i64;
+            insert.execute(params![run, task, *number as i64, attempt, device, *at_ms as i64])?;
+        }
+        Entry::Started { task, pid, start_ticks } => {
+            let mut update = change.prepare_cached(
+                "update tasks set pid = ?3, start_ticks = ?4 where run = ?1 and task = ?2",
+            )?;
+            update.execute(params![run, *task as i64, pid, *start_ticks as i64])?;
+        }
+        Entry::Ended { task, ending, at_ms } => {
+            let ending = ending.as_ref().map(|ending| {
+                serde_json::to_string(ending).unwrap_or_else(|_| String::from("\"cancelled\""))
+            });
+            let mut update = change.prepare_cached(
+                "update tasks set ended_ms = ?3, ending = ?4 where run = ?1 and task = ?2",
+            )?;
+            update.execute(params![run, *task as i64, *at_ms as i64, ending])?;
+        }
+    }
+    Ok(())
+}
+
+/// A task as it stands in the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRow {
+    /// Its position in the run.
+    pub task: usize,
+    /// How often it was started.
+    pub attempts: u32,
+    /// Its last process, and when that started.
+    pub process: Option<(u32, u64)>,
+    /// How it ended, if it did.
+    pub ending: Option<Ending>,
+}
+
+/// A run as it stands in the journal: itself, name and text of its files, and its tasks.
+pub type Recalled = (RunRow, Vec<(String, String)>, Vec<TaskRow>);
+
+/// Reads the newest run, or the one with a number.
+///
+/// # Errors
+/// There is no such run, or the file cannot be read.
+pub fn recall(path: &Path, run: Option<i64>) -> Result<Recalled, RunError> {
+    let connection = open(path)?;
+    let read = || -> rusqlite::Result<_> {
+        let row = run_row(&connection, run)?;
+        let Some(row) = row else { return Ok(None) };
+        let mut files =
+            connection.prepare("select name, text from files where run = ?1 order by rowid")?;
+        let files = files.query_map([row.run], |file| Ok((file.get(0)?, file.get(1)?)))?;
+        let files = files.collect::<rusqlite::Result<Vec<_>>>()?;
+        let tasks = "select task, attempts, pid, start_ticks, ending from tasks where run = ?1";
+        let mut tasks = connection.prepare(tasks)?;
+        let tasks = tasks.query_map([row.run], task_row)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        Ok(Some((row, files, tasks)))
+    };
+    let found = read().map_err(|error| failure(path, &error))?;
+    found.ok_or_else(|| {
+        let wanted = run.map_or(String::from("no run"), |run| format!("no run {run}"));
+        RunError::Resume(format!(
+            "{}: knows {wanted}; `hotpot run FILE` begins one",
+            path.display()
+        ))
+    })
+}
+
+fn run_row(connection: &Connection, run: Option<i64>) -> rusqlite::Result<Option<RunRow>> {
+    let select = "select run, pid, start_ticks, folder, options, first_number, ended_ms is not null
+                  from runs where ?1 is null or run = ?1 order by run desc limit 1";
+    let row = |row: &rusqlite::Row<'_>| {
+        Ok(RunRow {
+            run: row.get(0)?,
+            pid: row.get(1)?,
+            start_ticks: row.get::<_, i64>(2)? as u64,
+            folder: PathBuf::from(row.get::<_, String>(3)?),
+            options: row.get(4)?,
+            first_number: row.get::<_, i64>(5)? as u64,
+            ended: row.get(6)?,
+        })
+    };
+    connection.query_row(select, [run], row).optional()
+}
+
+fn task_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<TaskRow> {
+    let pid: Option<u32> = row.get(2)?;
+    let ticks: Option<i64> = row.get(3)?;
+    let ending: Option<String> = row.get(4)?;
+    Ok(TaskRow {
+        task: row.get::<_, i64>(0)? as usize,
+        attempts: row.get(1)?,
+        process: pid.zip(ticks.map(|ticks| ticks as u64)),
+        ending: ending.and_then(|text| serde_json::from_str(&text).ok()),
+    })
+}
+
+fn open(path: &Path) -> Result<Connection, RunError> {
+    let connection = node::journal::open(path).map_err(|error| RunError::Journal {
+        path: path.to_path_buf(),
+        error: error.to_string(),
+    })?;
+    let ready = connection.execute_batch(TABLES);
+    // Tasks come by the thousand: a commit need not wait for the disk, see above.
+    let ready = ready.and_then(|()| connection.pragma_update(None, "synchronous", "normal"));
+    ready.map_err(|error| failure(path, &error))?;
+    Ok(connection)
+}
+
+fn failure(path: &Path, error: &rusqlite::Error) -> RunError {
+    let way_out = match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DiskFull) => "free some space on its disk",
+        Some(rusqlite::ErrorCode::ReadOnly | rusqlite::ErrorCode::PermissionDenied) => {
+            "make it writable, or set HOTPOT_STATE_DIR to a folder that is"
+        }
+        Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt) => {
+            "move the damaged file away; a new one is made"
+        }
+        _ => "see whether its disk and folder are in order",
+    };
+    let error = format!("cannot be read or written: {error}; {way_out}");
+    RunError::Journal { path: path.to_path_buf(), error }
+}

@@ -1,0 +1,31 @@
+//! Telling other programs on this machine which process belongs to which task.
+
+use node::live::{LiveRun, LiveTask};
+
+use crate::containment::start_ticks_of;
+use crate::runner::Runner;
+
+impl Runner<'_> {
+    /// Publishes the tasks that run now. Nobody depends on it: a failure is let pass.
+    pub(crate) fn publish(&self) {
+        let pid = std::process::id();
+        let task = |live: &crate::runner::Live| LiveTask {
+            task: live.label.clone(),
+            pid: live.pid,
+            start_ticks: live.start_ticks,
+        };
+        let run = LiveRun {
+            run: self.journal.run().to_string(),
+            pid,
+            start_ticks: start_ticks_of(pid).unwrap_or(0),
+            tasks: self.live.values().map(task).collect(),
+        };
+        let _ = run.publish(&node::live::folder(&self.settings.state));
+    }
+
+    /// Takes the published file away.
+    pub(crate) fn withdraw(&self) {
+        let folder = node::live::folder(&self.settings.state);
+        let _ = node::live::withdraw(&folder, &self.journal.run().to_string());
+    }
+}

@@ -1,0 +1,88 @@
+//! What the kernel tells a run: that a child has changed, that someone wants it to stop.
+
+use std::os::fd::AsFd;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+
+use crate::error::RunError;
+
+/// Signals that end a run in order.
+const STOPS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+
+/// The signals of this process, taken out of its way and read from a descriptor.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    queue: SignalFd,
+    before: SigSet,
+}
+
+/// A child that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    /// The process.
+    pub(crate) pid: u32,
+    /// Its exit status, or the signal that killed it.
+    pub(crate) status: Result<i32, i32>,
+}
+
+impl Signals {
+    /// Blocks the signals for this thread and those that it starts, and makes this process the
+    /// parent of orphans below it (prctl(2), `PR_SET_CHILD_SUBREAPER`).
+    ///
+    /// # Errors
+    /// The system refuses a descriptor.
+    pub(crate) fn take() -> Result<Self, RunError> {
+        let mut set = SigSet::empty();
+        set.add(Signal::SIGCHLD);
+        STOPS.into_iter().for_each(|signal| set.add(signal));
+        let mut before = SigSet::empty();
+        let refuse = |what| move |error: nix::Error| RunError::System { what, error: error.into() };
+        pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&set), Some(&mut before))
+            .map_err(refuse("blocking signals"))?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let queue = SignalFd::with_flags(&set, flags).map_err(refuse("reading signals"))?;
+        nix::sys::prctl::set_child_subreaper(true).map_err(refuse("adopting orphans"))?;
+        Ok(Self { queue, before })
+    }
+
+    /// Waits until a signal is there or `at_most_ms` have passed.
+    pub(crate) fn wait(&self, at_most_ms: u64) {
+        let timeout = PollTimeout::try_from(at_most_ms.min(60_000)).unwrap_or(PollTimeout::ZERO);
+        let mut fds = [PollFd::new(self.queue.as_fd(), PollFlags::POLLIN)];
+        let _ = poll(&mut fds, timeout);
+    }
+
+    /// The stop signals that have come; others are taken off the queue as well.
+    pub(crate) fn stops(&self) -> Vec<Signal> {
+        let mut found = Vec::new();
+        while let Ok(Some(info)) = self.queue.read_signal() {
+            let signal = i32::try_from(info.ssi_signo).ok().and_then(|n| Signal::try_from(n).ok());
+            found.extend(signal.filter(|signal| STOPS.contains(signal)));
+        }
+        found
+    }
+
+    /// The children that have ended, orphans that the kernel handed over included.
+    pub(crate) fn gone(&self) -> Vec<Gone> {
+        let mut gone = Vec::new();
+        loop {
+            let (pid, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, status)) => (pid, Ok(status)),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, Err(signal as i32)),
+                Ok(WaitStatus::StillAlive) | Err(_) => return gone,
+                Ok(_) => continue,
+            };
+            gone.extend(u32::try_from(pid.as_raw()).ok().map(|pid| Gone { pid, status }));
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None);
+        let _ = nix::sys::prctl::set_child_subreaper(false);
+    }
+}

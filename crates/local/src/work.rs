@@ -1,0 +1,276 @@
+//! The jobs of a run and their tasks, and which tasks may start as far as other jobs go.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use formats::{Dependency, DependencyKind, Job};
+use model::{Workload, WorkloadId};
+
+use crate::error::RunError;
+use crate::task::{Ending, State, Task};
+
+/// A job of this run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Posted {
+    /// What its file says.
+    pub job: Job,
+    /// Its number; its tasks are numbered on from it.
+    pub number: u64,
+    /// Position of its first task.
+    pub first: usize,
+    /// Where its script is kept, if it is one.
+    pub script: Option<PathBuf>,
+    /// Conditions, with the jobs of this run that they are about.
+    after: Vec<Condition>,
+    started: usize,
+    ended: usize,
+    ok: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Condition {
+    kind: DependencyKind,
+    any: bool,
+    jobs: Vec<usize>,
+}
+
+/// What a condition or a list of them comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    Never,
+    Pending,
+    Met,
+}
+
+/// Everything that a run has to do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Jobs in the order of the files.
+    pub jobs: Vec<Posted>,
+    /// Tasks of all jobs; a position is the task's id to the engine.
+    pub tasks: Vec<Task>,
+    workloads: Vec<Arc<Workload>>,
+    held: BTreeSet<usize>,
+    left: usize,
+}
+
+impl Posted {
+    /// Tasks that ended well, and tasks that ended.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.ok, self.ended)
+    }
+}
+
+impl Work {
+    /// Numbers the jobs from `first_number` and ties their dependencies.
+    ///
+    /// # Errors
+    /// A dependency on a job that is not in this run, or on one that waits for it in turn; a job
+    /// that needs several machines.
+    pub fn new(jobs: Vec<Job>, first_number: u64) -> Result<Self, RunError> {
+        let mut work = Self::default();
+        for job in jobs {
+            work.post(job, first_number)?;
+        }
+        for at in 0..work.jobs.len() {
+            work.jobs[at].after = work.conditions(at)?;
+        }
+        work.refuse_circles()?;
+        Ok(work)
+    }
+
+    fn post(&mut self, job: Job, first_number: u64) -> Result<(), RunError> {
+        if job.pattern.members > 1 {
+            let (job, members) = (job.pattern.name.clone(), job.pattern.members);
+            return Err(RunError::Gang { job, members });
+        }
+        let (first, number) = (self.tasks.len(), first_number + self.tasks.len() as u64);
+        for (workload, number) in job.tasks(WorkloadId(first as u64)).into_iter().zip(number..) {
+            let index = workload.array.map(|member| member.index);
+            let (job, state) = (self.jobs.len(), State::Held);
+            self.held.insert(self.tasks.len());
+            self.tasks.push(Task { job, index, number, attempts: 0, state });
+            self.workloads.push(Arc::new(workload));
+        }
+        self.left = self.tasks.len();
+        let (script, after) = (None, Vec::new());
+        self.jobs.push(Posted { job, number, first, script, after, started: 0, ended: 0, ok: 0 });
+        Ok(())
+    }
+
+    /// The task's workload, as the engine is given it.
+    pub fn workload(&self, id: usize) -> &Arc<Workload> {
+        &self.workloads[id]
+    }
+
+    /// The job of a task.
+    pub fn job_of(&self, id: usize) -> &Posted {
+        &self.jobs[self.tasks[id].job]
+    }
+
+    /// What people call a task: `embed[7]`.
+    pub fn name(&self, id: usize) -> &str {
+        &self.workloads[id].name
+    }
+
+    /// How a task is called where only letters, digits and `_` may stand, as Slurm does: `12_7`.
+    pub fn label(&self, id: usize) -> String {
+        let posted = self.job_of(id);
+        match self.tasks[id].index {
+            Some(index) => format!("{}_{index}", posted.number),
+            None => posted.number.to_string(),
+        }
+    }
+
+    /// Notes that a task waits for a seat.
+    pub fn wait(&mut self, id: usize, since_ms: u64) {
+        self.held.remove(&id);
+        self.tasks[id].state = State::Waiting { since_ms };
+    }
+
+    /// Notes that a task has been started.
+    pub fn start(&mut self, id: usize, since_ms: u64) {
+        let task = &mut self.tasks[id];
+        task.state = State::Running { since_ms };
+        task.attempts += 1;
+        if task.attempts == 1 {
+            self.jobs[task.job].started += 1;
+        }
+    }
+
+    /// Notes how a task ended. A second end is not counted.
+    pub fn end(&mut self, id: usize, ending: Ending) {
+        let task = &mut self.tasks[id];
+        if matches!(task.state, State::Ended(_)) {
+            return;
+        }
+        self.held.remove(&id);
+        self.left -= 1;
+        let posted = &mut self.jobs[task.job];
+        posted.ended += 1;
+        posted.ok += usize::from(ending.is_ok());
+        task.state = State::Ended(ending);
+    }
+
+    /// Whether every task is over.
+    pub fn is_over(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Held tasks that may start now, and those that never can.
+    pub fn released(&self) -> (Vec<usize>, Vec<usize>) {
+        let (mut free, mut never) = (Vec::new(), Vec::new());
+        for id in &self.held {
+            match self.standing(*id) {
+                Standing::Met => free.push(*id),
+                Standing::Never => never.push(*id),
+                Standing::Pending => {}
+            }
+        }
+        (free, never)
+    }
+
+    fn standing(&self, id: usize) -> Standing {
+        let conditions = &self.job_of(id).after;
+        let each = |condition: &Condition| {
+            let jobs = condition.jobs.iter().map(|other| &self.jobs[*other]);
+            let of_jobs = jobs.map(|other| self.of_job(condition.kind, other, id));
+            of_jobs.min().unwrap_or(Standing::Met)
+        };
+        let any = conditions.first().is_some_and(|condition| condition.any);
+        let standings = conditions.iter().map(each);
+        let all = if any { standings.max() } else { standings.min() };
+        all.unwrap_or(Standing::Met)
+    }
+
+    /// What a condition on another job comes to for a task.
+    fn of_job(&self, kind: DependencyKind, other: &Posted, id: usize) -> Standing {
+        let count = other.job.task_count();
+        let failed = other.ended - other.ok;
+        let once = |is: bool| if is { Standing::Met } else { Standing::Pending };
+        match kind {
+            // One that was never started has ended all the same, and nothing more will come of it.
+            DependencyKind::After => once(other.started == count || other.ended == count),
+            DependencyKind::AfterAny | DependencyKind::Singleton => once(other.ended == count),
+            DependencyKind::AfterOk if failed > 0 => Standing::Never,
+            DependencyKind::AfterOk => once(other.ok == count),
+            DependencyKind::AfterNotOk if other.ok == count => Standing::Never,
+            DependencyKind::AfterNotOk => once(other.ended == count),
+            DependencyKind::AfterCorr => self.of_twin(other, id),
+        }
+    }
+
+    /// What the task of the same index in another job means for one.
+    fn of_twin(&self, other: &Posted, id: usize) -> Standing {
+        let indices = other.job.array.as_ref().map(|array| &array.indices);
+        let twin = match (indices, self.tasks[id].index) {
+            (Some(indices), Some(index)) => indices.binary_search(&index).ok(),
+            (None, None) => Some(0),
+            _ => None,
+        };
+        match twin.map(|at| &self.tasks[other.first + at].state) {
+            Some(State::Ended(ending)) if ending.is_ok() => Standing::Met,
+            Some(State::Held | State::Waiting { .. } | State::Running { .. }) => Standing::Pending,
+            Some(State::Ended(_)) | None => Standing::Never,
+        }
+    }
+
+    fn conditions(&self, at: usize) -> Result<Vec<Condition>, RunError> {
+        let job = &self.jobs[at].job;
+        let condition = |dependency: &Dependency| {
+            let Dependency { kind, any, jobs } = dependency;
+            let jobs = match kind {
+                DependencyKind::Singleton => self.earlier_of_same_name(at),
+                DependencyKind::After
+                | DependencyKind::AfterAny
+                | DependencyKind::AfterOk
+                | DependencyKind::AfterNotOk
+                | DependencyKind::AfterCorr => {
+                    jobs.iter().map(|wanted| self.find(at, wanted)).collect::<Result<_, _>>()?
+                }
+            };
+            Ok(Condition { kind: *kind, any: *any, jobs })
+        };
+        job.after.iter().map(condition).collect()
+    }
+
+    fn earlier_of_same_name(&self, at: usize) -> Vec<usize> {
+        let name = &self.jobs[at].job.pattern.name;
+        (0..at).filter(|other| self.jobs[*other].job.pattern.name == *name).collect()
+    }
+
+    /// The job that another one calls by its number or name; of several the last before it.
+    fn find(&self, at: usize, wanted: &str) -> Result<usize, RunError> {
+        let is = |other: &usize| {
+            let posted = &self.jobs[*other];
+            posted.number.to_string() == wanted || posted.job.pattern.name == wanted
+        };
+        let found = (0..at).rev().chain(at + 1..self.jobs.len()).find(is);
+        found.ok_or_else(|| RunError::NoSuchJob {
+            job: self.jobs[at].job.pattern.name.clone(),
+            wanted: wanted.to_string(),
+        })
+    }
+
+    /// Jobs that can be put into an order are no circle: take away those whose conditions are about
+    /// jobs taken away before, until none is left.
+    fn refuse_circles(&self) -> Result<(), RunError> {
+        let mut left: Vec<usize> = (0..self.jobs.len()).collect();
+        loop {
+            let waits = |at: &usize| {
+                let about = self.jobs[*at].after.iter().flat_map(|condition| &condition.jobs);
+                about.into_iter().any(|other| left.contains(other))
+            };
+            let rest: Vec<usize> = left.iter().copied().filter(waits).collect();
+            match rest.first() {
+                None => return Ok(()),
+                Some(first) if rest.len() == left.len() => {
+                    let job = self.jobs[*first].job.pattern.name.clone();
+                    return Err(RunError::Circle { job });
+                }
+                Some(_) => left = rest,
+            }
+        }
+    }
+}

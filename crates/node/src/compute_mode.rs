@@ -1,0 +1,39 @@
+//! Who may make contexts on a GPU: reading and setting the driver's compute mode.
+
+use nvml_wrapper::Device;
+use nvml_wrapper::enum_wrappers::device::ComputeMode as DriverMode;
+
+use crate::driver::{Driver, DriverError};
+use crate::inventory::ComputeMode;
+
+/// The mode in force.
+///
+/// # Errors
+/// The GPU is lost, or the driver refuses otherwise.
+pub fn read(device: &Device<'_>) -> Result<ComputeMode, DriverError> {
+    let mode = device.compute_mode().map_err(DriverError::of("nvmlDeviceGetComputeMode"))?;
+    Ok(match mode {
+        DriverMode::Default => ComputeMode::Default,
+        DriverMode::Prohibited => ComputeMode::Prohibited,
+        // The thread variant was removed from drivers long ago; it admitted one process as well.
+        DriverMode::ExclusiveProcess | DriverMode::ExclusiveThread => ComputeMode::ExclusiveProcess,
+    })
+}
+
+/// Sets the mode; does nothing if it is in force.
+///
+/// # Errors
+/// [`Fault::NoPermission`](crate::driver::Fault) without root, and others.
+pub fn set(driver: &Driver, uuid: &str, mode: ComputeMode) -> Result<(), DriverError> {
+    let mut device = driver.device(uuid)?;
+    if read(&device).map_err(|error| error.on(uuid))? == mode {
+        return Ok(());
+    }
+    let wanted = match mode {
+        ComputeMode::Default => DriverMode::Default,
+        ComputeMode::Prohibited => DriverMode::Prohibited,
+        ComputeMode::ExclusiveProcess => DriverMode::ExclusiveProcess,
+    };
+    let call = DriverError::of("nvmlDeviceSetComputeMode");
+    device.set_compute_mode(wanted).map_err(|error| call(error).on(uuid))
+}

@@ -1,0 +1,389 @@
+//! The journal: what hotpot is about to change on this machine's GPUs, what it found there before, and
+//! who holds which instance. Written before acting, so that a start after a crash can go on.
+//!
+//! One SQLite file, `state.db`; an operator can open it. Writers on one machine take turns.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
+use serde::{Deserialize, Serialize};
+
+/// The file's name in the state folder.
+pub const FILE: &str = "state.db";
+/// Closed changes that are kept for whoever wants to look.
+const CHANGES_KEPT: i64 = 1000;
+/// How long a writer waits for another one.
+const BUSY_LIMIT: Duration = Duration::from_secs(10);
+
+const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS change (
+    id INTEGER PRIMARY KEY, gpu TEXT NOT NULL, what TEXT NOT NULL,
+    begun_ms INTEGER NOT NULL, done INTEGER NOT NULL DEFAULT 0, outcome TEXT);
+CREATE INDEX IF NOT EXISTS change_open ON change (id) WHERE done = 0;
+CREATE TABLE IF NOT EXISTS before (
+    gpu TEXT NOT NULL, aspect TEXT NOT NULL, was TEXT NOT NULL, PRIMARY KEY (gpu, aspect));
+CREATE TABLE IF NOT EXISTS hold (
+    id INTEGER PRIMARY KEY, gpu TEXT NOT NULL, start INTEGER, device TEXT NOT NULL,
+    who TEXT NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS hold_instance ON hold (gpu, start) WHERE start IS NOT NULL;
+CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL);
+";
+
+/// The journal cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// No space.
+    #[error(
+        "journal `{path}`: the disk is full; nothing was changed on the GPUs for it. Free some space and run again"
+    )]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// No right to write.
+    #[error(
+        "journal `{path}`: it cannot be written; make it writable, or set HOTPOT_STATE_DIR to a folder that is"
+    )]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Not a database, or a damaged one.
+    #[error(
+        "journal `{path}` is damaged: {why}. Move it away and run again: hotpot then takes the GPUs as they are"
+    )]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// Another process keeps it.
+    #[error("journal `{path}`: another hotpot has kept it for {} s; wait for it, or end it", BUSY_LIMIT.as_secs())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Anything else that SQLite says.
+    #[error("journal `{path}`: {why}")]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        why: String,
+    },
+}
+
+/// A change of one GPU that was written down before it was begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "change")]
+pub enum Change {
+    /// MIG instances: these and no others, by profile name and first memory slice.
+    Layout {
+        /// The instances.
+        instances: Vec<(String, u8)>,
+    },
+    /// MIG mode.
+    MigMode {
+        /// On or off.
+        on: bool,
+    },
+    /// Compute mode, by its name.
+    ComputeMode {
+        /// Such as `exclusive-process`.
+        mode: String,
+    },
+    /// The control daemon of MPS.
+    MpsDaemon {
+        /// Running or not.
+        on: bool,
+    },
+}
+
+impl Change {
+    /// Which property of the GPU it changes.
+    pub fn aspect(&self) -> &'static str {
+        match self {
+            Self::Layout { .. } => "layout",
+            Self::MigMode { .. } => "mig-mode",
+            Self::ComputeMode { .. } => "compute-mode",
+            Self::MpsDaemon { .. } => "mps-daemon",
+        }
+    }
+}
+
+/// A change that was begun and, as far as the journal knows, not finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenChange {
+    /// Its number in the journal.
+    pub id: i64,
+    /// UUID of the GPU.
+    pub gpu: String,
+    /// The change.
+    pub what: Change,
+}
+
+/// A share that was granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Its number in the journal.
+    pub id: i64,
+    /// UUID of the GPU.
+    pub gpu: String,
+    /// First memory slice, if it is a MIG instance.
+    pub start: Option<u8>,
+    /// UUID of the GPU or of the MIG device.
+    pub device: String,
+    /// To whom.
+    pub who: String,
+}
+
+/// Opens a database with the settings that all of hotpot's state has: write-ahead log, each commit on
+/// disk before it returns, readable by its owner alone.
+///
+/// # Errors
+/// [`JournalError`], which says what to do.
+pub fn open(path: &Path) -> Result<Connection, JournalError> {
+    let told = |error| told(path, error);
+    let connection = Connection::open(path).map_err(told)?;
+    connection.busy_timeout(BUSY_LIMIT).map_err(told)?;
+    let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
+    mode.map_err(told)?;
+    connection
+        .execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")
+        .map_err(told)?;
+    Ok(connection)
+}
+
+/// What SQLite says, in our words.
+pub fn told(path: &Path, error: rusqlite::Error) -> JournalError {
+    let path = path.to_owned();
+    let why = error.to_string();
+    let Some(code) = error.sqlite_error_code() else { return JournalError::Other { path, why } };
+    let system_write_failed = matches!(
+        error.sqlite_error().map(|found| found.extended_code),
+        Some(rusqlite::ffi::SQLITE_IOERR_WRITE | rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
+    );
+    if code == ErrorCode::DiskFull || system_write_failed {
+        JournalError::Full { path }
+    } else if code == ErrorCode::ReadOnly || code == ErrorCode::CannotOpen {
+        JournalError::ReadOnly { path }
+    } else if code == ErrorCode::DatabaseCorrupt || code == ErrorCode::NotADatabase {
+        JournalError::Corrupt { path, why }
+    } else if code == ErrorCode::DatabaseBusy || code == ErrorCode::DatabaseLocked {
+        JournalError::Busy { path }
+    } else {
+        JournalError::Other { path, why }
+    }
+}
+
+/// The journal of one machine.
+#[derive(Debug)]
+pub struct Journal {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl Journal {
+    /// Opens or makes the journal in a state folder.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn open(folder: &Path) -> Result<Self, JournalError> {
+        let path = folder.join(FILE);
+        let connection = open(&path)?;
+        connection.execute_batch(TABLES).map_err(|error| told(&path, error))?;
+        let journal = Self { connection, path };
+        journal.forget_earlier_boot()?;
+        Ok(journal)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn told<T>(&self, result: rusqlite::Result<T>) -> Result<T, JournalError> {
+        result.map_err(|error| told(&self.path, error))
+    }
+
+    fn unreadable(&self, why: impl ToString) -> JournalError {
+        JournalError::Corrupt { path: self.path.clone(), why: why.to_string() }
+    }
+
+    /// Writes down a change before it is made, with what was there before, unless an earlier change
+    /// has noted that already.
+    ///
+    /// # Errors
+    /// [`JournalError`]; the change must then not be made.
+    pub fn begin(&self, gpu: &str, what: &Change, was: &Change) -> Result<i64, JournalError> {
+        let text = |change| serde_json::to_string(change).map_err(|error| self.unreadable(error));
+        let (what_text, was_text) = (text(what)?, text(was)?);
+        self.told(self.connection.unchecked_transaction().and_then(|transaction| {
+            transaction.execute(
+                "INSERT OR IGNORE INTO before (gpu, aspect, was) VALUES (?1, ?2, ?3)",
+                params![gpu, what.aspect(), was_text],
+            )?;
+            transaction.execute(
+                "INSERT INTO change (gpu, what, begun_ms) VALUES (?1, ?2, ?3)",
+                params![gpu, what_text, now_ms()],
+            )?;
+            let id = transaction.last_insert_rowid();
+            transaction.commit()?;
+            Ok(id)
+        }))
+    }
+
+    /// Closes a change: made, or given up for the reason in `outcome`.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn end(&self, id: i64, outcome: Option<&str>) -> Result<(), JournalError> {
+        let sql = "UPDATE change SET done = 1, outcome = ?2 WHERE id = ?1";
+        self.told(self.connection.execute(sql, params![id, outcome]))?;
+        let sql = "DELETE FROM change WHERE done = 1 AND id <= ?1";
+        self.told(self.connection.execute(sql, params![id - CHANGES_KEPT])).map(|_| ())
+    }
+
+    /// Changes that were begun and not closed, oldest first.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn open_changes(&self) -> Result<Vec<OpenChange>, JournalError> {
+        let sql = "SELECT id, gpu, what FROM change WHERE done = 0 ORDER BY id";
+        let rows = self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        rows.into_iter().map(|(id, gpu, what)| self.parsed(id, gpu, what)).collect()
+    }
+
+    fn parsed(&self, id: i64, gpu: String, what: String) -> Result<OpenChange, JournalError> {
+        let what = serde_json::from_str(&what);
+        Ok(OpenChange { id, gpu, what: what.map_err(|error| self.unreadable(error))? })
+    }
+
+    /// What was there before hotpot first changed it: one entry for each GPU and aspect.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn before(&self) -> Result<Vec<(String, Change)>, JournalError> {
+        let sql = "SELECT gpu, was FROM before ORDER BY gpu, aspect";
+        let rows = self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let parsed = rows.into_iter().map(|(gpu, was): (String, String)| {
+            self.parsed(0, gpu, was).map(|open| (open.gpu, open.what))
+        });
+        parsed.collect()
+    }
+
+    /// Forgets what was there before, once it is there again.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn restored(&self, gpu: &str, was: &Change) -> Result<(), JournalError> {
+        let sql = "DELETE FROM before WHERE gpu = ?1 AND aspect = ?2";
+        self.told(self.connection.execute(sql, params![gpu, was.aspect()])).map(|_| ())
+    }
+
+    /// Notes that a share is granted and gives the hold's number. Not forced to disk: a hold need
+    /// not outlive the machine, as no tenant does.
+    ///
+    /// * `start` — first memory slice, for a MIG instance.
+    ///
+    /// # Errors
+    /// [`JournalError`]; also if the instance is held already.
+    pub fn hold(
+        &self,
+        gpu: &str,
+        start: Option<u8>,
+        device: &str,
+        who: &str,
+    ) -> Result<i64, JournalError> {
+        let sql = "INSERT INTO hold (gpu, start, device, who) VALUES (?1, ?2, ?3, ?4)";
+        self.lightly(|connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            statement.insert(params![gpu, start, device, who])
+        })
+    }
+
+    /// Forgets a hold; that it is gone already is fine.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn release(&self, hold: i64) -> Result<(), JournalError> {
+        self.lightly(|connection| {
+            let mut statement = connection.prepare_cached("DELETE FROM hold WHERE id = ?1")?;
+            statement.execute(params![hold])
+        })
+        .map(|_| ())
+    }
+
+    /// Forgets all holds of one holder and says how many there were.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn release_all(&self, who: &str) -> Result<usize, JournalError> {
+        let sql = "DELETE FROM hold WHERE who = ?1";
+        self.lightly(|connection| connection.execute(sql, params![who]))
+    }
+
+    /// Every hold, in the order in which they were granted.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn holds(&self) -> Result<Vec<Hold>, JournalError> {
+        let sql = "SELECT id, gpu, start, device, who FROM hold ORDER BY id";
+        self.rows(sql, [], |row| {
+            Ok(Hold {
+                id: row.get(0)?,
+                gpu: row.get(1)?,
+                start: row.get(2)?,
+                device: row.get(3)?,
+                who: row.get(4)?,
+            })
+        })
+    }
+
+    /// Forgets all holds if the machine has been started anew since they were written: no tenant
+    /// outlives that.
+    fn forget_earlier_boot(&self) -> Result<(), JournalError> {
+        // Without /proc nothing can be said of the boot, and the holds stay.
+        let Ok(now) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
+            return Ok(());
+        };
+        let known = "SELECT id FROM boot";
+        let known = self.connection.query_row(known, [], |row| row.get::<_, String>(0)).optional();
+        if self.told(known)?.as_deref() == Some(now.trim()) {
+            return Ok(());
+        }
+        self.told(self.connection.unchecked_transaction().and_then(|transaction| {
+            transaction.execute_batch("DELETE FROM hold; DELETE FROM boot")?;
+            transaction.execute("INSERT INTO boot (id) VALUES (?1)", params![now.trim()])?;
+            transaction.commit()
+        }))
+    }
+
+    fn lightly<T>(
+        &self,
+        write: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, JournalError> {
+        self.told(self.connection.execute_batch("PRAGMA synchronous = NORMAL"))?;
+        let written = write(&self.connection);
+        self.told(self.connection.execute_batch("PRAGMA synchronous = FULL"))?;
+        self.told(written)
+    }
+
+    fn rows<T>(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, JournalError> {
+        let mut statement = self.told(self.connection.prepare_cached(sql))?;
+        let rows = self.told(statement.query_map(parameters, read))?;
+        self.told(rows.collect())
+    }
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

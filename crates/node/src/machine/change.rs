@@ -1,0 +1,135 @@
+//! Changes of GPUs: written down, made, and closed; or, after a crash, made to the end.
+
+use model::ProfileIndex;
+
+use super::Machine;
+use super::error::MachineError;
+use crate::compute_mode;
+use crate::driver::{DriverError, Fault};
+use crate::inventory::ComputeMode;
+use crate::journal::Change;
+use crate::mig::{self, Holders, Profiles, Target};
+use crate::mps::{Caps, Mps};
+
+/// A change that a killed process had begun, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// UUID of the GPU.
+    pub gpu: String,
+    /// The change.
+    pub what: Change,
+    /// `None` if it was brought to its end; else why it was given up.
+    pub given_up: Option<String>,
+}
+
+impl Machine {
+    /// Brings changes to their end that were begun by a process that is no more.
+    pub(super) fn resume(&mut self) -> Result<(), MachineError> {
+        if self.journal.open_changes()?.is_empty() {
+            return Ok(());
+        }
+        self.with_lock(|machine| {
+            // Whoever held the lock may have closed them.
+            for change in machine.journal.open_changes()? {
+                let outcome = machine.carry_out(&change.gpu, &change.what);
+                let given_up = match outcome {
+                    Ok(()) => None,
+                    // What cannot be said of the world cannot be given up either.
+                    Err(MachineError::Driver(error)) if error.is(&Fault::Timeout) => {
+                        return Err(error.into());
+                    }
+                    Err(error) => Some(error.to_string()),
+                };
+                machine.journal.end(change.id, given_up.as_deref())?;
+                machine.resumed.push(Resumed { gpu: change.gpu, what: change.what, given_up });
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs `act` while no other hotpot changes GPUs.
+    pub(super) fn with_lock<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<T, MachineError>,
+    ) -> Result<T, MachineError> {
+        // A second handle on the same open file, so that the lock is not borrowed from `self`.
+        let lock = self.lock.again()?;
+        let _held = lock.take()?;
+        act(self)
+    }
+
+    /// Writes a change down, makes it, and closes it. The lock must be held.
+    pub(super) fn change(
+        &mut self,
+        gpu: &str,
+        what: &Change,
+        was: &Change,
+    ) -> Result<(), MachineError> {
+        let id = self.journal.begin(gpu, what, was)?;
+        let outcome = self.carry_out(gpu, what);
+        let why = outcome.as_ref().err().map(ToString::to_string);
+        self.journal.end(id, why.as_deref())?;
+        outcome
+    }
+
+    /// Makes a change, or what is left of it to be made.
+    fn carry_out(&mut self, gpu: &str, what: &Change) -> Result<(), MachineError> {
+        match what {
+            Change::Layout { instances } => self.lay_out(gpu, instances),
+            Change::MigMode { on } => {
+                let held = self.holders(gpu)?;
+                Ok(mig::set_mode(&self.driver, gpu, *on, &held)?)
+            }
+            Change::ComputeMode { mode } => {
+                let mode = ComputeMode::parse(mode).ok_or_else(|| {
+                    MachineError::refused(gpu, format!("no compute mode `{mode}`"))
+                })?;
+                Ok(compute_mode::set(&self.driver, gpu, mode)?)
+            }
+            Change::MpsDaemon { on: true } => self.start_mps(gpu),
+            Change::MpsDaemon { on: false } => Ok(Mps::clear(&self.mps_folder(gpu))?),
+        }
+    }
+
+    fn lay_out(&mut self, gpu: &str, instances: &[(String, u8)]) -> Result<(), MachineError> {
+        let held = self.holders(gpu)?;
+        let profiles = self.profiles(gpu)?;
+        let mut places: Vec<(ProfileIndex, u8)> = Vec::with_capacity(instances.len());
+        for (name, start) in instances {
+            let profile = profiles.geometry.find(name);
+            let unknown = || MachineError::refused(gpu, format!("it has no MIG profile `{name}`"));
+            places.push((profile.ok_or_else(unknown)?, *start));
+        }
+        mig::carry_out(&self.driver, gpu, &profiles, &Target::Exact(places), &held)?;
+        Ok(())
+    }
+
+    fn start_mps(&mut self, gpu: &str) -> Result<(), MachineError> {
+        let mps = Mps::find()?;
+        let folder = self.mps_folder(gpu);
+        match mps.adopt(&folder, self.mps) {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => {}
+            // It runs but is not well: a new one takes its place.
+            Err(_) => Mps::clear(&folder)?,
+        }
+        mps.start(gpu, &folder, self.mps, Caps::default())?;
+        Ok(())
+    }
+
+    /// MIG profiles of a GPU, asked for once.
+    pub(super) fn profiles(&mut self, gpu: &str) -> Result<Profiles, DriverError> {
+        if let Some(known) = self.profiles.get(gpu) {
+            return Ok(known.clone());
+        }
+        let found = mig::profiles(&self.driver, gpu)?;
+        self.profiles.insert(gpu.to_owned(), found.clone());
+        Ok(found)
+    }
+
+    /// Who holds which instance of a GPU.
+    pub(super) fn holders(&self, gpu: &str) -> Result<Holders, MachineError> {
+        let holds = self.journal.holds()?.into_iter().filter(|hold| hold.gpu == gpu);
+        Ok(holds.filter_map(|hold| hold.start.map(|start| (start, hold.who))).collect())
+    }
+}

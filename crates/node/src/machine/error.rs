@@ -1,0 +1,71 @@
+//! Why something could not be done on this machine.
+
+use std::path::PathBuf;
+
+use crate::driver::DriverError;
+use crate::journal::JournalError;
+use crate::memory_limit::LimitError;
+use crate::mig::MigError;
+use crate::mps::MpsError;
+use crate::state_dir::StateDirError;
+use crate::tool::ToolError;
+
+/// Why something could not be done on this machine.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// The driver cannot be reached or refuses.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// MIG instances or MIG mode.
+    #[error(transparent)]
+    Mig(#[from] MigError),
+    /// The journal. Nothing was changed then.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The state folder.
+    #[error(transparent)]
+    StateDir(#[from] StateDirError),
+    /// The daemon of MPS.
+    #[error(transparent)]
+    Mps(#[from] MpsError),
+    /// A tool that is missing.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// The driver's memory limits.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// It would hurt somebody, or the GPU cannot do it.
+    #[error("{gpu}: {why}")]
+    Refused {
+        /// UUID of the GPU.
+        gpu: String,
+        /// Why.
+        why: String,
+    },
+    /// Another hotpot is changing the GPUs.
+    #[error(
+        "`{path}`: another hotpot has been changing GPUs for {waited_s} s; wait for it, or end it"
+    )]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// How long we waited.
+        waited_s: u64,
+    },
+    /// The lock file cannot be made.
+    #[error(
+        "cannot make the lock file `{path}`: {source}; set HOTPOT_STATE_DIR to a folder that can be written"
+    )]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+}
+
+impl MachineError {
+    pub(crate) fn refused(gpu: &str, why: impl Into<String>) -> Self {
+        Self::Refused { gpu: gpu.to_owned(), why: why.into() }
+    }
+}

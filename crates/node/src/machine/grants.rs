@@ -1,0 +1,174 @@
+//! Grants: a share on paper becomes a device that a process can be started on.
+
+use std::path::Path;
+
+use model::{ProfileIndex, Share};
+
+use super::Machine;
+use super::error::MachineError;
+use crate::backend::Enforcement;
+use crate::grant::Grant;
+use crate::inventory::Instance;
+use crate::memory_limit::{Cgroup, MemoryLimits};
+use crate::mig::{MigError, Target};
+use crate::mps::{Caps, Mps};
+
+impl Machine {
+    /// Makes a share real and notes who holds it. The GPU must be in the share's mode
+    /// ([`Machine::set_mode`]).
+    ///
+    /// * `who` — a name for the holder, unique on the machine; [`Machine::release_all`] takes it.
+    ///
+    /// # Errors
+    /// Instances in the way, a backend that does not hold here, the driver's refusals. Nothing is
+    /// held then; an instance that was made stays for the next one who wants it.
+    pub fn grant(&mut self, gpu: &str, share: Share, who: &str) -> Result<Grant, MachineError> {
+        match share {
+            Share::Mig { profile, start } => self.grant_instance(gpu, profile, start, who),
+            Share::Exclusive => {
+                let hard = || Enforcement::Hard;
+                self.hold_whole(gpu, share, who, (hard(), hard()))
+            }
+            Share::TimeSlice { .. } => {
+                let memory = "processes that take turns share the GPU's memory";
+                let memory = Enforcement::Absent(memory.to_owned());
+                self.hold_whole(gpu, share, who, (memory, Enforcement::Cooperative))
+            }
+            Share::Mps { compute_milli, memory_mib } => {
+                let variables = self.mps_variables(gpu, Caps { compute_milli, memory_mib })?;
+                let caps = (capped(memory_mib > 0), capped(compute_milli > 0));
+                let grant = self.hold_whole(gpu, share, who, caps)?;
+                Ok(Grant { env: variables, ..grant })
+            }
+            Share::MemoryCapped { memory_mib, .. } => {
+                self.grant_memory(gpu, share, memory_mib, who)
+            }
+        }
+    }
+
+    /// Gives a share back. A MIG instance stays for the next one who wants the same: making one takes
+    /// about a second on hardware.
+    ///
+    /// # Errors
+    /// The journal cannot be written, or a memory limit cannot be taken away.
+    pub fn revoke(&mut self, grant: &Grant) -> Result<(), MachineError> {
+        if let Some(cgroup) = &grant.cgroup {
+            self.revoke_memory(&grant.gpu, cgroup)?;
+        }
+        Ok(self.journal.release(grant.hold)?)
+    }
+
+    fn hold_whole(
+        &self,
+        gpu: &str,
+        share: Share,
+        who: &str,
+        (memory, compute): (Enforcement, Enforcement),
+    ) -> Result<Grant, MachineError> {
+        let hold = self.journal.hold(gpu, None, gpu, who)?;
+        let (gpu, device) = (gpu.to_owned(), gpu.to_owned());
+        Ok(Grant { gpu, share, device, env: Vec::new(), cgroup: None, hold, memory, compute })
+    }
+
+    fn grant_instance(
+        &mut self,
+        gpu: &str,
+        profile: ProfileIndex,
+        start: u8,
+        who: &str,
+    ) -> Result<Grant, MachineError> {
+        self.with_lock(|machine| {
+            let instance = machine.instance_at(gpu, profile, start)?;
+            if !instance.pids.is_empty() {
+                let pids: Vec<String> = instance.pids.iter().map(ToString::to_string).collect();
+                let why = "runs on the instance, though nobody was granted it";
+                let why = format!("process {} {why}; end it first", pids.join(" "));
+                return Err(MachineError::refused(gpu, why));
+            }
+            let Some(device) = instance.device else {
+                return Err(MigError::Unsteady { gpu: gpu.to_owned() }.into());
+            };
+            let hold = machine.journal.hold(gpu, Some(start), &device.uuid, who)?;
+            Ok(Grant {
+                gpu: gpu.to_owned(),
+                share: Share::Mig { profile, start },
+                device: device.uuid,
+                env: Vec::new(),
+                cgroup: None,
+                hold,
+                memory: Enforcement::Hard,
+                compute: Enforcement::Hard,
+            })
+        })
+    }
+
+    /// The instance at a placement: the one that stands there, or a new one.
+    fn instance_at(
+        &mut self,
+        gpu: &str,
+        profile: ProfileIndex,
+        start: u8,
+    ) -> Result<Instance, MachineError> {
+        let held = self.holders(gpu)?;
+        if let Some(holder) = held.get(&start) {
+            let why = format!("the instance at slice {start} is held by {holder}");
+            return Err(MachineError::refused(gpu, why));
+        }
+        let instances = self.reach(gpu, &Target::Including(profile, start))?;
+        let there = |one: &Instance| one.profile == profile && one.start == start;
+        let found = instances.into_iter().find(there);
+        found.ok_or_else(|| MigError::Unsteady { gpu: gpu.to_owned() }.into())
+    }
+
+    fn mps_variables(&self, gpu: &str, caps: Caps) -> Result<Vec<(String, String)>, MachineError> {
+        let daemon = Mps::find()?.adopt(&self.mps_folder(gpu), self.mps)?;
+        let none = || MachineError::refused(gpu, "no MPS daemon runs for it; set its mode again");
+        Ok(daemon.ok_or_else(none)?.variables(caps))
+    }
+
+    fn grant_memory(
+        &mut self,
+        gpu: &str,
+        share: Share,
+        memory_mib: u64,
+        who: &str,
+    ) -> Result<Grant, MachineError> {
+        let memory = self.memory_limit(gpu);
+        let parent = match (&memory, &self.cgroup_parent) {
+            (Enforcement::Absent(why), _) => {
+                return Err(MachineError::refused(gpu, format!("no memory caps: {why}")));
+            }
+            (_, None) => return Err(MachineError::refused(gpu, "no memory caps without a cgroup")),
+            (Enforcement::Hard | Enforcement::Cooperative, Some(parent)) => parent.clone(),
+        };
+        let cgroup = Cgroup::create(&parent, &word(who))?;
+        MemoryLimits::of(&self.driver)?.set(gpu, cgroup.path(), memory_mib)?;
+        let compute = "the driver's memory limits do not cap compute";
+        let compute = Enforcement::Absent(compute.to_owned());
+        let grant = self.hold_whole(gpu, share, who, (memory, compute))?;
+        Ok(Grant { cgroup: Some(cgroup.path().to_owned()), ..grant })
+    }
+
+    /// Takes the limit on one GPU away, and the cgroup once its last process is gone.
+    fn revoke_memory(&self, gpu: &str, cgroup: &Path) -> Result<(), MachineError> {
+        MemoryLimits::of(&self.driver)?.clear(gpu, cgroup)?;
+        if let (Some(parent), Some(name)) = (cgroup.parent(), cgroup.file_name()) {
+            // One of several GPUs may be given back while the holder goes on: then it stays.
+            let _in_use = Cgroup::create(parent, &name.to_string_lossy())?.remove();
+        }
+        Ok(())
+    }
+}
+
+fn capped(asked: bool) -> Enforcement {
+    if asked {
+        Enforcement::Cooperative
+    } else {
+        Enforcement::Absent("no cap was asked for".into())
+    }
+}
+
+/// A holder's name as one word that a folder may have.
+fn word(who: &str) -> String {
+    who.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
+}

@@ -1,0 +1,114 @@
+//! A process that is not our child: is it still the same one, whose daemon is it, and its end.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// A process: its number alone may be given to another one later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    /// Clock ticks since the machine came up (`/proc/PID/stat`, field 22).
+    start: u64,
+}
+
+impl Process {
+    /// The process that has this number now; `None` if there is none or it has ended unreaped.
+    pub(super) fn now(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name is in parentheses and may hold anything; fields are counted after it.
+        let rest = stat.rsplit_once(')')?.1;
+        let mut fields = rest.split_whitespace();
+        let state = fields.next()?;
+        let start = fields.nth(18)?.parse().ok()?;
+        (state != "Z" && state != "X").then_some(Self { pid, start })
+    }
+
+    pub(super) fn lives(self) -> bool {
+        Self::now(self.pid) == Some(self)
+    }
+
+    /// Waits for its end; whether it came within `limit`.
+    pub(super) fn ends_within(self, limit: Duration) -> bool {
+        let begun = Instant::now();
+        while self.lives() {
+            if begun.elapsed() >= limit {
+                return false;
+            }
+            sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
+    /// TERM, `grace`, KILL; whether it is gone after all.
+    pub(super) fn end(self, grace: Duration) -> bool {
+        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+            if self.lives() {
+                let _may_have_ended = kill(Pid::from_raw(self.pid as i32), signal);
+            }
+            if self.ends_within(grace) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether it was started with `name=value` in its environment. No for a process of another
+    /// user, whose environment only root may read.
+    fn has_variable(self, name: &str, value: &OsStr) -> bool {
+        let environment = fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
+        let wanted = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
+    }
+
+    /// The name that it was started by, without the folder.
+    fn program(self) -> Vec<u8> {
+        let line = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        let first = line.split(|byte| *byte == 0).next().unwrap_or_default();
+        first.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec()
+    }
+}
+
+/// Every MPS process, daemon or server, that uses this pipe folder.
+pub(super) fn of_folder(pipes: &Path) -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let processes = pids.filter_map(Process::now);
+    processes.filter(|process| is_mps(*process, pipes)).collect()
+}
+
+/// Whether a process is an MPS process of this pipe folder.
+pub(super) fn is_mps(process: Process, pipes: &Path) -> bool {
+    process.program().starts_with(b"nvidia-cuda-mps")
+        && process.has_variable("CUDA_MPS_PIPE_DIRECTORY", pipes.as_os_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_itself_and_no_other() {
+        let own = Process::now(std::process::id()).unwrap();
+        assert!(own.lives());
+        assert!(!Process { start: own.start + 1, ..own }.lives());
+        assert!(!is_mps(own, Path::new("/tmp")));
+        assert!(own.has_variable("PATH", &std::env::var_os("PATH").unwrap()));
+    }
+
+    #[test]
+    fn one_that_ended_unreaped_is_gone() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let begun = Instant::now();
+        while Process::now(child.id()).is_some() {
+            assert!(begun.elapsed() < Duration::from_secs(10));
+        }
+        child.wait().unwrap();
+    }
+}

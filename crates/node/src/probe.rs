@@ -1,0 +1,42 @@
+//! What can hold caps here: found by looking for each thing that a backend needs, and saying which one
+//! is missing.
+
+use crate::backend::{Backends, Enforcement};
+use crate::driver::Driver;
+use crate::inventory::Mig;
+use crate::memory_limit;
+use crate::mps::Mps;
+use crate::time_slice::TimeSlice;
+
+/// The backends of one GPU.
+///
+/// * `gpu` — its UUID.
+/// * `mig` — as [`mig`] found, or why there is none.
+pub(crate) fn backends(
+    driver: &Driver,
+    gpu: &str,
+    mig: Enforcement,
+    compute_capability: (u32, u32),
+) -> Backends {
+    Backends {
+        mig,
+        memory_limit: memory_limit::probe(driver, gpu, None),
+        mps: Mps::probe(compute_capability),
+        time_slice: TimeSlice::probe(),
+        limiter: absent("the limiter library is not installed"),
+    }
+}
+
+/// MIG that could be read. The driver gives placements to privileged users only (NVML header,
+/// `nvmlDeviceGetGpuInstancePossiblePlacements_v2`), so that whoever reads them may change instances.
+pub(crate) fn mig(mig: &Mig) -> Enforcement {
+    if mig.enabled != mig.pending {
+        let mode = if mig.pending { "on" } else { "off" };
+        return Enforcement::Absent(format!("MIG mode turns {mode} at the next reset of the GPU"));
+    }
+    Enforcement::Hard
+}
+
+fn absent(why: &str) -> Enforcement {
+    Enforcement::Absent(why.to_owned())
+}

@@ -1,0 +1,213 @@
+//! Runs one of the driver's command-line tools: found by a variable or in PATH, with a time limit, its
+//! output kept. A tool that hangs is an error, never a hang.
+
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use thiserror::Error;
+
+/// Time that a call may take unless said otherwise.
+pub const LIMIT: Duration = Duration::from_secs(10);
+/// Bytes of output that are kept.
+const OUTPUT_MAX: u64 = 64 << 10;
+/// How long output may lag behind the end of the tool: a daemon that it started may hold the pipe.
+const LAG: Duration = Duration::from_millis(200);
+
+/// A tool that was found, and how long it may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tool {
+    program: PathBuf,
+    limit: Duration,
+}
+
+/// Why a call of a tool gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ToolError {
+    /// It is not there.
+    #[error("`{name}` is neither in PATH nor named by {variable}; it comes with the NVIDIA driver")]
+    Missing {
+        /// Its name.
+        name: String,
+        /// The variable that may name it.
+        variable: String,
+    },
+    /// It cannot be started.
+    #[error("{program}: cannot be started: {why}")]
+    Start {
+        /// The program.
+        program: String,
+        /// What the system says.
+        why: String,
+    },
+    /// It did not end in time and was killed.
+    #[error("`{call}` did not answer within {} s and was stopped", limit.as_secs_f32())]
+    Silent {
+        /// The call.
+        call: String,
+        /// The time it had.
+        limit: Duration,
+    },
+    /// It says no.
+    #[error("`{call}` failed ({status}): {said}")]
+    Failed {
+        /// The call.
+        call: String,
+        /// How it ended.
+        status: String,
+        /// What it printed, on one line.
+        said: String,
+    },
+}
+
+impl Tool {
+    /// Finds a tool: the program that `variable` names, else `name` in PATH.
+    ///
+    /// # Errors
+    /// [`ToolError::Missing`].
+    pub fn find(name: &str, variable: &str) -> Result<Self, ToolError> {
+        let named = env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let found = match named {
+            Some(path) => Some(path).filter(|path| path.is_file()),
+            None => in_path(name, &env::var_os("PATH").unwrap_or_default()),
+        };
+        let missing = || ToolError::Missing { name: name.into(), variable: variable.into() };
+        found.map(Self::at).ok_or_else(missing)
+    }
+
+    /// The tool at a path, with [`LIMIT`].
+    pub fn at(program: impl Into<PathBuf>) -> Self {
+        Self { program: program.into(), limit: LIMIT }
+    }
+
+    /// The same tool with another time that one call may take.
+    #[must_use]
+    pub fn within(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// A command of this tool.
+    pub fn command(&self) -> Command {
+        Command::new(&self.program)
+    }
+
+    /// Runs a command to its end, gives it `input`, and returns what it printed on standard output.
+    ///
+    /// # Errors
+    /// That it cannot be started, is silent for longer than the limit, or fails.
+    pub fn run(&self, mut command: Command, input: &str) -> Result<String, ToolError> {
+        let call = described(&command, input);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let start = |error: io::Error| ToolError::Start {
+            program: self.program.display().to_string(),
+            why: error.to_string(),
+        };
+        let mut child = command.spawn().map_err(start)?;
+        let (out, err) = (collect(child.stdout.take()), collect(child.stderr.take()));
+        if let Some(mut pipe) = child.stdin.take() {
+            // A tool that has ended already says so by its status.
+            let _ended = pipe.write_all(input.as_bytes());
+        }
+        let Some(status) = wait(&mut child, self.limit).map_err(start)? else {
+            let _gone = (child.kill(), child.wait());
+            return Err(ToolError::Silent { call, limit: self.limit });
+        };
+        let out = out.recv_timeout(LAG).unwrap_or_default();
+        if status.success() {
+            return Ok(out);
+        }
+        let said = one_line(&(err.recv_timeout(LAG).unwrap_or_default() + "\n" + &out));
+        Err(ToolError::Failed { call, status: status.to_string(), said })
+    }
+}
+
+fn in_path(name: &str, path: &OsStr) -> Option<PathBuf> {
+    env::split_paths(path).map(|folder| folder.join(name)).find(|program| program.is_file())
+}
+
+/// The call as a reader would type it.
+fn described(command: &Command, input: &str) -> String {
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(command.get_program()).to_string_lossy();
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy());
+    let words = std::iter::once(name).chain(arguments).collect::<Vec<_>>().join(" ");
+    match input.trim() {
+        "" => words,
+        input => format!("echo {input} | {words}"),
+    }
+}
+
+/// Reads a pipe on a thread of its own, up to [`OUTPUT_MAX`].
+fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(pipe) = pipe {
+            let _what_came = pipe.take(OUTPUT_MAX).read_to_end(&mut bytes);
+        }
+        let _nobody_waits = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}
+
+/// The status of a child that ends within `limit`.
+fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let begun = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if begun.elapsed() >= limit {
+            return Ok(None);
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+fn one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines.collect::<Vec<_>>().join("; ");
+    if line.is_empty() { "it printed nothing".into() } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, input: &str) -> Result<String, ToolError> {
+        let tool = Tool::at("/bin/sh").within(Duration::from_millis(300));
+        let mut command = tool.command();
+        command.args(["-c", script]);
+        tool.run(command, input)
+    }
+
+    #[test]
+    fn output_comes_back_and_failure_is_told() {
+        assert_eq!(shell("cat", "in\n").unwrap(), "in\n");
+        let failed = shell("echo why >&2; exit 3", "").unwrap_err().to_string();
+        assert!(failed.contains("exit status: 3") && failed.ends_with(": why"), "{failed}");
+        let missing = Tool::find("no-such-tool", "HOTPOT_NO_SUCH").unwrap_err().to_string();
+        assert!(missing.contains("named by HOTPOT_NO_SUCH"), "{missing}");
+    }
+
+    #[test]
+    fn a_tool_that_hangs_is_an_error() {
+        let begun = Instant::now();
+        assert!(matches!(shell("exec sleep 60", ""), Err(ToolError::Silent { .. })));
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+
+    /// As a daemon does that forgets to close its output.
+    #[test]
+    fn a_child_that_keeps_the_pipe_does_not_hold_us() {
+        let begun = Instant::now();
+        shell("sleep 20 & exit 0", "").unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+}

@@ -1,0 +1,115 @@
+//! Processes on a simulated GPU. They are injected; whether one still lives is asked of the kernel.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// In which of the driver's lists a process stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProcessKind {
+    /// It has a CUDA context of its own.
+    #[default]
+    Compute,
+    /// It draws.
+    Graphics,
+    /// It is a client of an MPS server.
+    Mps,
+}
+
+/// One process on one GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// The process.
+    pub pid: u32,
+    /// Device memory that it uses.
+    pub memory_mib: u64,
+    /// Its part of SM time, 0 to 100.
+    pub sm_percent: u32,
+    /// In which list it stands.
+    pub kind: ProcessKind,
+    /// GPU instance and compute instance that it is on, in MIG mode.
+    pub instance: Option<(u32, u32)>,
+    /// Shown although no such process may exist.
+    pub phantom: bool,
+    /// When it came, in ms since 1970; set when it is added if 0.
+    pub since_ms: u64,
+}
+
+impl Process {
+    /// A process with a CUDA context and nothing running.
+    pub fn compute(pid: u32, memory_mib: u64) -> Self {
+        Self {
+            pid,
+            memory_mib,
+            sm_percent: 0,
+            kind: ProcessKind::Compute,
+            instance: None,
+            phantom: false,
+            since_ms: 0,
+        }
+    }
+
+    /// The same, using that part of SM time, 0 to 100.
+    #[must_use]
+    pub fn busy(self, sm_percent: u32) -> Self {
+        Self { sm_percent, ..self }
+    }
+
+    /// The same, on a MIG device.
+    #[must_use]
+    pub fn on(self, gpu_instance: u32, compute_instance: u32) -> Self {
+        Self { instance: Some((gpu_instance, compute_instance)), ..self }
+    }
+
+    /// The same, shown although no such process may exist.
+    #[must_use]
+    pub fn phantom(self) -> Self {
+        Self { phantom: true, ..self }
+    }
+
+    /// Whether the driver shows it: a process that has ended, reaped or not, holds no device.
+    pub fn is_shown(&self) -> bool {
+        self.phantom || is_alive(self.pid)
+    }
+
+    /// Whether it belongs to the cgroup whose folder is `folder`, or to one below it.
+    pub(crate) fn is_in_cgroup(&self, folder: &str) -> bool {
+        let text = fs::read_to_string(format!("/proc/{}/cgroup", self.pid)).unwrap_or_default();
+        text.lines().filter_map(|line| line.splitn(3, ':').nth(2)).any(|path| {
+            let at = folder.trim_end_matches('/');
+            path != "/"
+                && path.match_indices('/').map(|(end, _)| end).chain([path.len()]).any(|end| {
+                    let above = path.get(..end).unwrap_or("");
+                    !above.is_empty() && at.ends_with(above)
+                })
+        })
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // The state follows the name, which stands in brackets and may itself hold brackets.
+    let state = stat.rsplit_once(')').map_or("", |(_, rest)| rest.trim_start());
+    !state.starts_with(['Z', 'X'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_is_shown_until_it_ends_even_if_nobody_has_reaped_it() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let process = Process::compute(child.id(), 100);
+        assert!(process.is_shown());
+        child.kill().unwrap();
+        while process.is_shown() {
+            std::thread::yield_now();
+        }
+        assert!(fs::exists(format!("/proc/{}", child.id())).unwrap(), "still a zombie");
+        child.wait().unwrap();
+        assert!(process.phantom().is_shown());
+    }
+}
