@@ -9,7 +9,7 @@ use std::process::{Child, Command};
 use fake_machine::{GpuSpec, MACHINE_VARIABLE, Machine, Process};
 
 use crate::python::Python;
-use crate::{Verdict, shell};
+use crate::{Verdict, prototypes, shell};
 
 const LIST: &str = include_str!("../../fakes/nvml/clients/list.py");
 const MIG: &str = include_str!("../../fakes/nvml/clients/mig.py");
@@ -20,6 +20,7 @@ pub(crate) fn run() -> Verdict {
     let python = Python::ready()?;
     let room = Room::make()?;
     layouts(&python, &room)?;
+    signatures(&python, &room)?;
     mig(&python, &room)?;
     let running = Running::start()?;
     let machine = room.machine("h100-80gb,t4")?;
@@ -101,6 +102,18 @@ fn layouts(python: &Python, room: &Room) -> Verdict {
     Ok(())
 }
 
+/// Argument and result types, as a C compiler reads the header.
+fn signatures(python: &Python, room: &Room) -> Verdict {
+    let source = room.folder.join("prototypes.c");
+    let (text, count) = prototypes::c_file()?;
+    fs::write(&source, text).map_err(|error| error.to_string())?;
+    let mut compile = Command::new("gcc");
+    compile.arg("-fsyntax-only").arg("-I").arg(python.nvml_headers()?).arg(&source);
+    shell::output(&mut compile)?;
+    println!("signatures: {count} functions as in nvml.h");
+    Ok(())
+}
+
 /// A program that prints what the claim claims, from the header.
 fn c_program(claim: &str) -> String {
     let names = claim.lines().filter_map(|line| line.split(' ').next());
@@ -144,17 +157,31 @@ fn list(python: &Python, room: &Room, running: &Running) -> Verdict {
 
 fn monitors(python: &Python, room: &Room, running: &Running) -> Verdict {
     let pid = running.0.id().to_string();
-    let seen = shell::output(room.on(python.program("nvitop").args(["--once", "--no-color"])))?;
+    let seen = shell::output(room.on(python.program("nvitop").arg("--once")))?;
     for part in ["H100 80GB HBM3", "Tesla T4", "1500MiB", "615.71.05", "sleep 600", &pid] {
         contains("nvitop", &seen, part)?;
     }
     let seen = shell::output(room.on(python.program("gpustat").arg("--json")))?;
-    let pid = format!("\"pid\": {pid}");
-    for part in ["\"memory.used\": 1500", "\"utilization.gpu\": 40", "\"command\": \"sleep\"", &pid]
+    let json = format!("\"pid\": {pid}");
+    for part in
+        ["\"memory.used\": 1500", "\"utilization.gpu\": 40", "\"command\": \"sleep\"", &json]
     {
         contains("gpustat", &seen, part)?;
     }
-    println!("nvitop, gpustat: show the GPUs and the process");
+    let machine = room.machine("a100-80gb")?;
+    let divided = machine.edit(|state| {
+        state.gpu_mut(0)?.set_mig(true)?;
+        let instance = state.create_instance(0, 9, Some(4))?;
+        let part = state.create_compute(0, instance, 2, None)?;
+        state.gpu_mut(0)?.add(Process::compute(running.0.id(), 700).on(instance, part));
+        Ok(())
+    });
+    divided.map_err(|error| error.to_string())?;
+    let seen = shell::output(room.on(python.program("nvitop").arg("--once")))?;
+    for part in ["Enabled", "0:0", "3g.40gb @ GI/CI: 1/0", "700.0MiB / 38.00GiB", &pid] {
+        contains("nvitop", &seen, part)?;
+    }
+    println!("nvitop, gpustat: show the GPUs, the process and the MIG device");
     Ok(())
 }
 

@@ -11,6 +11,7 @@ mod metrics;
 mod mig;
 mod openb;
 mod parallel;
+mod prototypes;
 mod python;
 mod reproduce;
 mod shell;

@@ -21,6 +21,7 @@ use std::time::Duration;
 use node::driver::{Driver, DriverError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
 use crate::measure::Measuring;
 use crate::server::Endpoint;
@@ -76,6 +77,9 @@ pub enum AgentError {
         /// Why.
         error: io::Error,
     },
+    /// A panic in the thread that measures; its message is in the log.
+    #[error("measuring has broken off, which is a defect of hotpot; start the agent again")]
+    Defect,
     /// The system refuses what a server needs.
     #[error("cannot serve: {0}")]
     System(#[from] io::Error),
@@ -85,7 +89,8 @@ pub enum AgentError {
 ///
 /// # Errors
 ///
-/// At the start only: no driver, no address, no token. What fails later is told in the metrics.
+/// No driver, no address or no token at the start. A driver that fails later is told of in the
+/// metrics.
 pub fn serve(options: &Options) -> Result<(), AgentError> {
     let token = options.token_file.as_deref().map(Token::read).transpose()?;
     if token.is_none() && !options.listen.ip().is_loopback() {
@@ -93,27 +98,38 @@ pub fn serve(options: &Options) -> Result<(), AgentError> {
     }
     let driver = Driver::open()?;
     let (sender, requests) = sync_channel(WAITING_MAX);
+    let (at_work, gone) = oneshot::channel::<()>();
     let measuring = options.measuring();
     let thread = std::thread::Builder::new().name("measure".into());
-    thread.spawn(move || measuring.run(driver, &requests))?;
+    thread.spawn(move || {
+        let _at_work = at_work;
+        measuring.run(driver, &requests);
+    })?;
     let endpoint = Endpoint { requests: sender, names: options.names, host: host(), token };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let unheard = |error| AgentError::Listen { address: options.listen, error };
-        let listener = TcpListener::bind(options.listen).await.map_err(unheard)?;
-        let address = listener.local_addr()?;
-        (options.notice)(&format!("metrics at http://{address}/metrics"));
-        let end = async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        server::serve(listener, endpoint, end).await;
-        Ok(())
-    })
+    runtime.block_on(listen(options, endpoint, gone))
+}
+
+/// Serves until a signal comes, or until nobody measures any more.
+async fn listen(
+    options: &Options,
+    endpoint: Endpoint,
+    gone: oneshot::Receiver<()>,
+) -> Result<(), AgentError> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let unheard = |error| AgentError::Listen { address: options.listen, error };
+    let listener = TcpListener::bind(options.listen).await.map_err(unheard)?;
+    let address = listener.local_addr()?;
+    (options.notice)(&format!("metrics at http://{address}/metrics"));
+    let end = async {
+        tokio::select! {
+            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+            _ = gone => Err(AgentError::Defect),
+        }
+    };
+    server::serve(listener, endpoint, end).await
 }
 
 /// The text of one scrape, without serving.

@@ -43,12 +43,12 @@ pub(crate) struct Endpoint {
     pub(crate) token: Option<Token>,
 }
 
-/// Serves until `end` comes, then lets open requests finish.
-pub(crate) async fn serve(
+/// Serves until `end` comes, then lets open requests finish; what `end` said.
+pub(crate) async fn serve<T>(
     listener: TcpListener,
     endpoint: Endpoint,
-    end: impl Future<Output = ()>,
-) {
+    end: impl Future<Output = T>,
+) -> T {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
@@ -56,10 +56,10 @@ pub(crate) async fn serve(
     let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let open = GracefulShutdown::new();
     let mut end = std::pin::pin!(end);
-    loop {
+    let ended = loop {
         let accepted = tokio::select! {
             accepted = accept(&listener, &seats) => accepted,
-            () = &mut end => break,
+            ended = &mut end => break ended,
         };
         let Some((stream, seat)) = accepted else { continue };
         let service = TowerToHyperService::new(router.clone());
@@ -74,9 +74,10 @@ pub(crate) async fn serve(
             let _ = timeout(CONNECTION_LIFE, connection).await;
             drop(seat);
         });
-    }
+    };
     drop(listener);
     let _ = timeout(FAREWELL, open.shutdown()).await;
+    ended
 }
 
 /// The next connection, once there is a seat for it.

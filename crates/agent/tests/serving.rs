@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use fake_machine::{Code, Effect, Fault, Process};
+use fake_machine::{Code, Effect, Fault, Process, ProcessKind};
 use nix::sys::signal::Signal;
 use support::{Lab, Sleeper, exchange, value};
 
@@ -48,6 +48,25 @@ fn a_scrape_tells_what_the_machine_shows() {
     assert!((size - free - used - reserved).abs() < 1.0);
     drop(sleeper);
     assert_eq!(value(&agent.metrics(), "hotpot_gpu_processes", &["gpu=\"1\""]), Some(0.0));
+}
+
+#[test]
+fn processes_of_each_kind_count_once() {
+    let lab = Lab::new("kinds", "h100-80gb:1");
+    let [compute, graphics, mps] = [Sleeper::new(), Sleeper::new(), Sleeper::new()];
+    let of = |kind, pid| Process { kind, ..Process::compute(pid, 512) };
+    lab.edit(|state| {
+        let gpu = state.gpu_mut(0)?;
+        gpu.add(of(ProcessKind::Compute, compute.pid()));
+        gpu.add(of(ProcessKind::Graphics, compute.pid()));
+        gpu.add(of(ProcessKind::Graphics, graphics.pid()));
+        gpu.add(of(ProcessKind::Mps, mps.pid()));
+        Ok(())
+    });
+    let text = lab.agent(&[]).metrics();
+    assert_eq!(value(&text, "hotpot_gpu_processes", &[]), Some(3.0));
+    let held = value(&text, "hotpot_tenant_memory_used_bytes", &[]);
+    assert_eq!(held, Some(3.0 * 512.0 * 1_048_576.0));
 }
 
 #[test]

@@ -6,15 +6,16 @@ use agent::{AgentError, Format, Options};
 
 use crate::args::{Agent, MetricNames};
 use crate::failure::{Answer, Failure};
-use crate::screen;
+use crate::{screen, simulated};
 
 pub(crate) fn run(args: &Agent) -> Result<Answer, Failure> {
+    let _taken_away_at_the_end = simulated::machine(args.simulate_gpus.as_deref())?;
     let state = node::state_dir::state_dir();
     let options = Options {
         listen: args.listen,
         names: names(args.metric_names),
         token_file: args.token_file.clone(),
-        interval: Duration::from_millis(u64::from(args.interval_ms)),
+        interval: Duration::from_millis(args.interval),
         state: state.map_err(|error| Failure::Machine(error.to_string()))?,
         notice: screen::complain,
     };
@@ -39,8 +40,9 @@ fn failure(error: AgentError) -> Failure {
     let text = error.to_string();
     match error {
         AgentError::Token(_) | AgentError::Exposed(_) => Failure::Usage(text),
-        AgentError::Driver(_) | AgentError::Listen { .. } | AgentError::System(_) => {
-            Failure::Machine(text)
-        }
+        AgentError::Driver(_)
+        | AgentError::Listen { .. }
+        | AgentError::Defect
+        | AgentError::System(_) => Failure::Machine(text),
     }
 }

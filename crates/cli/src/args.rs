@@ -176,7 +176,8 @@ pub(crate) struct Explain {
                         hotpot agent --listen 0.0.0.0:9400 --token-file /etc/hotpot/token")]
 pub(crate) struct Agent {
     /// Where to listen. Off this machine (not 127.0.0.1 or [::1]) only with a token.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9400")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9400",
+          value_parser = address)]
     pub(crate) listen: std::net::SocketAddr,
     /// Names for dashboards made for NVIDIA's dcgm-exporter, besides our own: those up to its
     /// release 4.8, those of 4.9, or both.
@@ -187,11 +188,14 @@ pub(crate) struct Agent {
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// Scrapes in quicker succession than this get the same sample.
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
-    pub(crate) interval_ms: u32,
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration_ms)]
+    pub(crate) interval: u64,
     /// Print the metrics once and end.
     #[arg(long)]
     pub(crate) once: bool,
+    /// Measure simulated GPUs, such as a100-80gb:8, on a machine that has none.
+    #[arg(long, value_name = "MODEL:COUNT")]
+    pub(crate) simulate_gpus: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -217,6 +221,9 @@ pub(crate) struct Top {
     /// Time between two measurements: 100ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Duration,
+    /// Show simulated GPUs, such as a100-80gb:8, on a machine that has none.
+    #[arg(long, value_name = "MODEL:COUNT")]
+    pub(crate) simulate_gpus: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputChoice,
 }
@@ -267,6 +274,10 @@ fn interval(text: &str) -> Result<Duration, &'static str> {
     let ms = formats::quantity::duration_ms(text).ok();
     let within = ms.filter(|ms| (100..=3_600_000).contains(ms));
     within.map(Duration::from_millis).ok_or("give a time from 100ms to 1h, such as 500ms or 2s")
+}
+
+fn address(text: &str) -> Result<std::net::SocketAddr, &'static str> {
+    text.parse().map_err(|_| "give an IP address and a port, such as 127.0.0.1:9400 or [::1]:9400")
 }
 
 fn policy_names() -> clap::builder::PossibleValuesParser {

@@ -81,7 +81,7 @@ fn make(folder: &Path, gpus: &[GpuSpec], parts: &Path) -> Result<(), Box<dyn std
     // A folder of that name is left over from a process that is gone.
     let _ = fs::remove_dir_all(folder);
     fs::DirBuilder::new().mode(0o700).create(folder)?;
-    Machine::create(&folder.join("machine"), gpus)?;
+    Machine::create(folder.join("machine"), gpus)?;
     fs::create_dir(folder.join("lib"))?;
     symlink(parts.join(LIBRARY.0), folder.join("lib").join(LIBRARY.1))?;
     fs::create_dir(folder.join("bin"))?;

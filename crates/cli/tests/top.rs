@@ -4,20 +4,22 @@ mod support;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use fake_machine::{GpuSpec, Machine, Process};
+use fake_machine::{Effect, Fault, GpuSpec, Machine, Process};
 use serde_json::Value;
 use support::{Done, Place, skip};
 
 /// A folder with a machine of two GPUs, one of them in use, and the variables that show it.
 fn place(name: &str) -> Place {
     let place = Place::new(name);
-    let machine = Machine::create(place.path("machine"), &GpuSpec::list("a100-80gb:2").unwrap());
+    let machine = GpuSpec::list("a100-80gb:2").expect("a list of GPUs");
+    let machine = Machine::create(place.path("machine"), &machine).expect("a machine");
     let change = |state: &mut fake_machine::State| {
         state.gpu_mut(0)?.add(Process::compute(std::process::id(), 20_480).busy(40));
         Ok(())
     };
-    machine.unwrap().edit(change).unwrap();
+    machine.edit(change).expect("a change");
     place
 }
 
@@ -33,12 +35,13 @@ fn on_machine<'a>(place: &Place, command: &'a mut Command) -> &'a mut Command {
 }
 
 fn run(place: &Place, arguments: &str) -> Done {
-    Done::of(on_machine(place, &mut place.hotpot(arguments)).output().unwrap())
+    Done::of(on_machine(place, &mut place.hotpot(arguments)).output().expect("hotpot runs"))
 }
 
-/// A line of bash on a terminal of 80 by 24, with keys typed after a while; `None` without script(1).
-fn on_terminal(place: &Place, line: &str, keys: &str) -> Option<Done> {
-    let typed = format!("sleep 1.5; printf '{keys}'; sleep 1");
+/// A line of bash on a terminal of 80 by 24, with keys typed after some seconds; `None` without
+/// script(1).
+fn on_terminal(place: &Place, line: &str, seconds: f64, keys: &str) -> Option<Done> {
+    let typed = format!("sleep {seconds}; printf '{keys}'; sleep 1");
     let line = format!("stty cols 80 rows 24; stty -g >before; {line}; stty -g >after");
     let mut shell = place.command("bash");
     shell.args(["-c", &format!("({typed}) | script -qec \"$0\" /dev/null"), &line]);
@@ -52,7 +55,7 @@ fn on_terminal(place: &Place, line: &str, keys: &str) -> Option<Done> {
 }
 
 fn same_terminal(place: &Place) {
-    let mode = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
+    let mode = |name: &str| std::fs::read_to_string(place.path(name)).expect("what stty says");
     assert_eq!(mode("before"), mode("after"), "the terminal is left in another mode");
 }
 
@@ -93,7 +96,7 @@ fn without_a_driver_it_says_the_way_on() {
 #[test]
 fn the_view_comes_and_goes_with_a_key() {
     let place = place("top-keys");
-    let Some(done) = on_terminal(&place, "hotpot top; echo code=$?", "j\\rq") else { return };
+    let Some(done) = on_terminal(&place, "hotpot top; echo code=$?", 1.5, "j\\rq") else { return };
     assert!(done.out.contains("\u{1b}[?1049h") && done.out.contains("\u{1b}[?1049l"), "{done:?}");
     assert!(done.out.contains("hotpot top") && done.out.contains("code=0"), "{done:?}");
     assert!(done.out.contains("What can hold a cap here"), "{done:?}");
@@ -103,7 +106,7 @@ fn the_view_comes_and_goes_with_a_key() {
 #[test]
 fn control_c_ends_it() {
     let place = place("top-interrupt");
-    let Some(done) = on_terminal(&place, "hotpot top; echo code=$?", "\\003") else { return };
+    let Some(done) = on_terminal(&place, "hotpot top; echo code=$?", 1.5, "\\003") else { return };
     assert!(done.out.contains("\u{1b}[?1049l") && done.out.contains("code=0"), "{done:?}");
     same_terminal(&place);
 }
@@ -113,8 +116,31 @@ fn control_c_ends_it() {
 fn a_signal_ends_it_and_the_terminal_is_restored() {
     let place = place("top-signal");
     let line = "timeout --foreground --preserve-status -s TERM 1 hotpot top; echo code=$?";
-    let Some(done) = on_terminal(&place, line, "") else { return };
+    let Some(done) = on_terminal(&place, line, 1.5, "") else { return };
     assert!(done.out.contains("\u{1b}[?1049h") && done.out.contains("\u{1b}[?1049l"), "{done:?}");
     assert!(done.out.contains("code=143"), "{done:?}");
+    same_terminal(&place);
+}
+
+/// The screen goes on, says so, and takes keys.
+#[test]
+fn a_driver_that_hangs_is_told() {
+    let place = place("top-hang");
+    let folder = place.path("machine");
+    let hang = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(2));
+        let call = "nvmlDeviceGetCount_v2".to_string();
+        let fault = Fault { call, nth: 0, effect: Effect::SleepMs(120_000) };
+        Machine::open(folder).unwrap().edit(|state| {
+            state.faults.push(fault);
+            Ok(())
+        })
+    });
+    let line = "hotpot top --interval 100ms; echo code=$?";
+    let done = on_terminal(&place, line, 9.0, "q");
+    hang.join().unwrap().unwrap();
+    let Some(done) = done else { return };
+    assert!(done.out.contains("not") && done.out.contains("answered for"), "{done:?}");
+    assert!(done.out.contains("code=0"), "{done:?}");
     same_terminal(&place);
 }

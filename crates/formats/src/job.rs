@@ -51,6 +51,8 @@ pub struct Launch {
     pub index_variable: Option<String>,
     /// Signal ahead of the time limit.
     pub warning: Option<Warning>,
+    /// Processes that `srun` starts inside of it; 0 counts as 1.
+    pub processes: u32,
 }
 
 /// What is run.

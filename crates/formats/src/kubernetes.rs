@@ -143,7 +143,7 @@ fn demand(container: &Keys<'_>) -> Result<Demand, ReadError> {
         of_requests.or(limits.as_ref().and_then(|keys| keys.get(name)))
     };
     let cpu_milli = amount("cpu").map(|field| field.read(cpu)).transpose()?.unwrap_or(0);
-    let memory = amount("memory").map(|field| field.read(quantity::memory_mib)).transpose()?;
+    let memory = amount("memory").map(|field| field.read(manifest::memory_mib)).transpose()?;
     let mut gpus = None;
     for field in limits.iter().chain(&requests).flat_map(Keys::iter) {
         if let Some(asked) = gpu(&field)?.filter(|_| gpus.is_none()) {

@@ -10,7 +10,13 @@ use crate::job::{Export, Launch, Program, Warning};
 const BEFORE_DEFAULT_MS: u64 = 60_000;
 
 /// The launch of a script.
-pub(crate) fn launch(directives: &Directives<'_>, text: &str) -> Result<Launch, ReadError> {
+///
+/// * `processes` — tasks on one node, as Slurm calls them.
+pub(crate) fn launch(
+    directives: &Directives<'_>,
+    text: &str,
+    processes: u32,
+) -> Result<Launch, ReadError> {
     let path = |option: &str| directives.text(option).map(str::to_string);
     let (export, env) = directives.read("export", export)?.unwrap_or_default();
     Ok(Launch {
@@ -24,6 +30,7 @@ pub(crate) fn launch(directives: &Directives<'_>, text: &str) -> Result<Launch, 
         env,
         index_variable: None,
         warning: directives.read("signal", warning)?,
+        processes,
     })
 }
 

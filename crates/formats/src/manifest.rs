@@ -1,8 +1,9 @@
 //! The parts of a Kubernetes manifest that have nothing to do with GPUs: documents, words, variables.
 
-use crate::error::ReadError;
+use crate::error::{Complaint, ReadError, quote};
 use crate::keys::{Field, Keys};
 use crate::launching::is_name;
+use crate::quantity::MEMORY_MAX_MIB;
 use crate::text::Source;
 use crate::tree::Entry;
 
@@ -27,6 +28,41 @@ pub(crate) fn documents(source: &Source) -> Result<Vec<Source>, ReadError> {
 /// The keys of a document.
 pub(crate) fn root<'a>(source: &'a Source, tree: &'a Entry) -> Result<Keys<'a>, ReadError> {
     Keys::of_any_file(source, tree)
+}
+
+/// Bytes with a suffix of powers of 1024 (`2Gi`) or of 1000 (`500M`), rounded up to MiB (Kubernetes
+/// API reference, Quantity).
+pub(crate) fn memory_mib(text: &str) -> Result<u64, Complaint> {
+    const UNITS: [(&str, u64); 9] = [
+        ("Ki", 1 << 10),
+        ("Mi", 1 << 20),
+        ("Gi", 1 << 30),
+        ("Ti", 1 << 40),
+        ("k", 1_000),
+        ("M", 1_000_000),
+        ("G", 1_000_000_000),
+        ("T", 1_000_000_000_000),
+        ("", 1),
+    ];
+    let unit = UNITS.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)));
+    let bytes = unit.and_then(|(number, unit)| decimal_bytes(number, unit));
+    let mib = bytes.map(|bytes| bytes.div_ceil(1 << 20)).filter(|mib| *mib <= MEMORY_MAX_MIB);
+    mib.ok_or_else(|| {
+        let what = format!("{} is no amount of memory", quote(text));
+        Complaint::new(what, "give one such as 2Gi or 512M")
+    })
+}
+
+/// A number with at most three decimals times a unit.
+fn decimal_bytes(number: &str, unit: u64) -> Option<u64> {
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || part.len() > 3 || !digits(whole) || !digits(part) {
+        return None;
+    }
+    let milli: u64 = format!("{part:0<3}").parse().ok()?;
+    let bytes = whole.parse::<u64>().ok()?.checked_mul(unit)?;
+    bytes.checked_add(u64::try_from(u128::from(milli) * u128::from(unit) / 1000).ok()?)
 }
 
 /// A list of words.

@@ -66,7 +66,11 @@ pub fn job(source: &Source, shard_mib: u64) -> Result<Job, ReadError> {
     Ok(Job {
         pattern: pattern(source, &directives, shard_mib, &mut warnings)?,
         array: directives.read("array", ArraySpec::parse)?,
-        launch: launching::launch(&directives, source.text())?,
+        launch: launching::launch(
+            &directives,
+            source.text(),
+            spread(&directives)?.tasks_per_member,
+        )?,
         after: directives.read("dependency", dependency::parse)?.unwrap_or_default(),
         ignored: directives.ignored(false),
         warnings,

@@ -20,15 +20,17 @@ const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// How the tasks of a run are held together.
 #[derive(Debug)]
 pub struct Containment {
-    run: i64,
+    run: String,
     folder: Option<PathBuf>,
     emptied: Vec<PathBuf>,
 }
 
 impl Containment {
     /// Makes the run's cgroup, if that can be done.
-    pub fn new(run: i64) -> Self {
-        let folder = parent().map(|parent| parent.join(OURS).join(run.to_string()));
+    ///
+    /// * `run` — its name, see [`name`].
+    pub fn new(run: String) -> Self {
+        let folder = parent().map(|parent| parent.join(OURS).join(&run));
         let folder = folder.filter(|folder| fs::create_dir_all(folder).is_ok());
         Self { run, folder, emptied: Vec::new() }
     }
@@ -74,7 +76,7 @@ impl Containment {
     pub fn is_alive(&self, task: &str, leader: u32) -> bool {
         match self.of(task).map(|folder| fs::read(folder.join("cgroup.procs"))) {
             Some(Ok(processes)) => !processes.is_empty(),
-            _ => killpg(pid_of(leader), None).is_ok() || !strays(self.run, Some(task)).is_empty(),
+            _ => killpg(pid_of(leader), None).is_ok() || !strays(&self.run, Some(task)).is_empty(),
         }
     }
 
@@ -93,7 +95,7 @@ impl Containment {
     pub fn close(&mut self) {
         match &self.folder {
             Some(folder) => remove(folder),
-            None => strays(self.run, None).into_iter().for_each(|pid| {
+            None => strays(&self.run, None).into_iter().for_each(|pid| {
                 let _ = kill(pid, Signal::SIGKILL);
             }),
         }
@@ -111,15 +113,22 @@ impl Containment {
                 // The group gets the signal by itself: not twice.
                 pids.filter(|pid| nix::unistd::getpgid(Some(*pid)) != Ok(pid_of(leader))).collect()
             }
-            _ => strays(self.run, Some(task)),
+            _ => strays(&self.run, Some(task)),
         }
     }
+}
+
+/// A name for a run that no other run on this machine has: runs are numbered by each user.
+///
+/// * `pid` — the process that carries it out.
+pub fn name(run: i64, pid: u32) -> String {
+    format!("{run}.{pid}")
 }
 
 /// Ends what a run that was killed has left behind; says how many tasks that were.
 ///
 /// * `leaders` — first processes of its tasks, with their start in clock ticks since boot.
-pub fn sweep(run: i64, leaders: &[(u32, u64)]) -> usize {
+pub fn sweep(run: &str, leaders: &[(u32, u64)]) -> usize {
     let mut found = 0;
     for (pid, start_ticks) in leaders {
         if start_ticks_of(*pid) == Some(*start_ticks) {
@@ -132,7 +141,7 @@ pub fn sweep(run: i64, leaders: &[(u32, u64)]) -> usize {
         found += 1;
     }
     if let Some(parent) = parent() {
-        remove(&parent.join(OURS).join(run.to_string()));
+        remove(&parent.join(OURS).join(run));
     }
     found
 }
@@ -181,7 +190,7 @@ fn remove(folder: &Path) {
 /// Processes that a run, or one task of it, has started and that are not in its groups: known by the
 /// variables that they were started with. A process may change those; then it is found only if it
 /// is in a cgroup.
-fn strays(run: i64, task: Option<&str>) -> Vec<Pid> {
+fn strays(run: &str, task: Option<&str>) -> Vec<Pid> {
     let run = format!("HOTPOT_RUN={run}");
     let task = task.map(|task| format!("HOTPOT_TASK={task}"));
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -3,8 +3,8 @@
 //! Names and meaning of `SLURM_*`: sbatch manual, "output environment variables".
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 use formats::job::Export;
 use node::grant::Grant;
@@ -22,10 +22,10 @@ pub struct Surroundings {
     pub user: String,
     /// The user's number.
     pub uid: u32,
-    /// Number of the run.
-    pub run: i64,
-    /// CPUs of this machine.
-    pub cpus: u64,
+    /// Name of the run, see [`crate::containment::name`].
+    pub run: String,
+    /// Folder with what stands in for programs of Slurm that this machine lacks.
+    pub stand_ins: Option<PathBuf>,
 }
 
 /// One start of a task.
@@ -73,7 +73,15 @@ pub fn of(work: &Work, around: &Surroundings, start: &Start<'_>) -> BTreeMap<OsS
         "NVIDIA_VISIBLE_DEVICES",
         if devices.is_empty() { "void".into() } else { devices.join(",") },
     );
-    set("HOTPOT_RUN", around.run.to_string());
+    if let Some(stand_ins) = &around.stand_ins {
+        let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+        let all = std::env::split_paths(&path).chain([stand_ins.clone()]);
+        env.insert("PATH".into(), std::env::join_paths(all).unwrap_or(path));
+    }
+    let mut set = |name: &str, value: String| {
+        env.insert(name.into(), value.into());
+    };
+    set("HOTPOT_RUN", around.run.clone());
     set("HOTPOT_TASK", work.label(start.id));
     env
 }
@@ -103,7 +111,9 @@ fn slurm(
 ) -> Vec<(&'static str, String)> {
     let task = &work.tasks[start.id];
     let pattern = &posted.job.pattern;
-    let cpus = (pattern.demand.cpu_milli / 1000).clamp(1, around.cpus.max(1)).to_string();
+    let processes = u64::from(posted.job.launch.processes.max(1));
+    let all_cpus = (pattern.demand.cpu_milli / 1000).max(1);
+    let cpus = all_cpus.to_string();
     let number = task.number.to_string();
     let folder = start.folder.display().to_string();
     let mut set = vec![
@@ -125,12 +135,12 @@ fn slurm(
         ("SLURM_NODEID", "0".to_string()),
         ("SLURM_PROCID", "0".to_string()),
         ("SLURM_LOCALID", "0".to_string()),
-        ("SLURM_NTASKS", "1".to_string()),
-        ("SLURM_NPROCS", "1".to_string()),
-        ("SLURM_TASKS_PER_NODE", "1".to_string()),
+        ("SLURM_NTASKS", processes.to_string()),
+        ("SLURM_NPROCS", processes.to_string()),
+        ("SLURM_TASKS_PER_NODE", processes.to_string()),
         ("SLURM_CPUS_ON_NODE", cpus.clone()),
-        ("SLURM_JOB_CPUS_PER_NODE", cpus.clone()),
-        ("SLURM_CPUS_PER_TASK", cpus),
+        ("SLURM_JOB_CPUS_PER_NODE", cpus),
+        ("SLURM_CPUS_PER_TASK", (all_cpus / processes).max(1).to_string()),
         ("SLURM_RESTART_COUNT", task.attempts.saturating_sub(1).to_string()),
         ("SLURM_JOB_START_TIME", start.at_s.to_string()),
     ];

@@ -15,7 +15,7 @@ impl Runner<'_> {
             start_ticks: live.start_ticks,
         };
         let run = LiveRun {
-            run: self.journal.run().to_string(),
+            run: self.around.run.clone(),
             pid,
             start_ticks: start_ticks_of(pid).unwrap_or(0),
             tasks: self.live.values().map(task).collect(),
@@ -26,6 +26,6 @@ impl Runner<'_> {
     /// Takes the published file away.
     pub(crate) fn withdraw(&self) {
         let folder = node::live::folder(&self.settings.state);
-        let _ = node::live::withdraw(&folder, &self.journal.run().to_string());
+        let _ = node::live::withdraw(&folder, &self.around.run);
     }
 }

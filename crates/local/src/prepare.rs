@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use formats::job::Program;
 
+use crate::containment;
 use crate::environment::Surroundings;
 use crate::error::RunError;
 use crate::files;
@@ -21,14 +22,13 @@ pub fn surroundings(run: i64) -> Surroundings {
     let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
     let uid = nix::unistd::getuid();
     let user = nix::unistd::User::from_uid(uid).ok().flatten().map(|user| user.name);
-    let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
     Surroundings {
         inherited: std::env::vars_os().collect(),
         host: host.split('.').next().unwrap_or_default().to_string(),
         user: user.unwrap_or_else(|| uid.to_string()),
         uid: uid.as_raw(),
-        run,
-        cpus,
+        run: containment::name(run, std::process::id()),
+        stand_ins: None,
     }
 }
 
@@ -37,12 +37,15 @@ pub fn folder(state: &Path, run: i64) -> PathBuf {
     state.join("runs").join(run.to_string())
 }
 
-/// Puts the scripts away as they were read, so that a later change of the file changes no task.
+/// `srun` inside a script starts its command here, where there is no Slurm.
+const SRUN: &str = include_str!("srun.sh");
+
+/// Puts the scripts away as they were read, so that a later change of the file changes no task, and
+/// stand-ins for what of Slurm is missing here.
 ///
 /// # Errors
 /// The folder cannot be written.
-pub fn spool(work: &mut Work, state: &Path, run: i64) -> Result<(), RunError> {
-    let folder = folder(state, run);
+pub fn spool(work: &mut Work, around: &mut Surroundings, folder: &Path) -> Result<(), RunError> {
     let failure = |path: &Path, error: io::Error| RunError::File {
         path: path.to_path_buf(),
         what: "scripts cannot be put away",
@@ -51,15 +54,30 @@ pub fn spool(work: &mut Work, state: &Path, run: i64) -> Result<(), RunError> {
     };
     for posted in &mut work.jobs {
         let Program::Script(text) = &posted.job.launch.program else { continue };
-        fs::create_dir_all(&folder).map_err(|error| failure(&folder, error))?;
+        fs::create_dir_all(folder).map_err(|error| failure(folder, error))?;
         let path = folder.join(format!("job{}.sh", posted.number));
-        let mut options = fs::OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o700).open(&path);
-        file.and_then(|mut file| file.write_all(text.as_bytes()))
-            .map_err(|error| failure(&path, error))?;
+        executable(&path, text).map_err(|error| failure(&path, error))?;
         posted.script = Some(path);
     }
+    let scripts = work.jobs.iter().any(|posted| posted.script.is_some());
+    if scripts && !is_on_path("srun") {
+        let bin = folder.join("bin");
+        fs::create_dir_all(&bin).map_err(|error| failure(&bin, error))?;
+        executable(&bin.join("srun"), SRUN).map_err(|error| failure(&bin, error))?;
+        around.stand_ins = Some(bin);
+    }
     Ok(())
+}
+
+fn executable(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o700).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// Looks whether tasks will be able to write their output.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
 /// Everything that a start needs.
 #[derive(Clone, Debug)]
@@ -72,10 +72,13 @@ pub(crate) fn start(start: &Start, cgroup: Option<&File>) -> Result<u32, NotStar
     command.current_dir(&start.folder).process_group(0);
     command.stdin(input).stdout(output).stderr(error);
     let cgroup = cgroup.map(AsRawFd::as_raw_fd);
-    // SAFETY: between fork and exec only async-signal-safe calls are made: prctl(2) and write(2), on
-    // a descriptor that the caller keeps open; nothing is allocated or locked.
+    let open_to_all = SigSet::empty();
+    // SAFETY: between fork and exec only async-signal-safe calls are made: sigprocmask(2), prctl(2) and
+    // write(2), on a descriptor that the caller keeps open; nothing is allocated or locked.
     unsafe {
         command.pre_exec(move || {
+            // The supervisor blocks signals to read them from a descriptor; a task must get its own.
+            sigprocmask(SigmaskHow::SIG_SETMASK, Some(&open_to_all), None)?;
             prctl::set_pdeathsig(Signal::SIGKILL)?;
             cgroup.map_or(Ok(()), join_cgroup)
         });

@@ -134,7 +134,7 @@ impl<'a> Runner<'a> {
             let all = (0..work.tasks.len()).map(|id| work.workload(id).as_ref());
             policy.mix = engine::mix::of(all);
         }
-        let containment = Containment::new(journal.run());
+        let containment = Containment::new(around.run.clone());
         let gauge = Gauge::start(&devices, settings.state.clone());
         Ok(Self {
             work,

@@ -77,7 +77,7 @@ impl Runner<'_> {
             State::Waiting { since_ms } => since_ms,
             State::Held | State::Running { .. } | State::Ended(_) => now_ms,
         };
-        let who = format!("{}/{}", self.journal.run(), self.work.label(id));
+        let who = format!("{}/{}", self.around.run, self.work.label(id));
         let mut grants: Vec<(u8, Grant)> = Vec::new();
         for (index, share) in &seat.shares {
             match self.devices.grant(*index, *share, &who) {

@@ -3,15 +3,19 @@
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::ComputeMode as DriverMode;
 
-use crate::driver::{Driver, DriverError};
+use crate::driver::{Driver, DriverError, Fault};
 use crate::inventory::ComputeMode;
 
-/// The mode in force.
+/// The mode in force; the default one where a GPU has no such modes.
 ///
 /// # Errors
 /// The GPU is lost, or the driver refuses otherwise.
 pub fn read(device: &Device<'_>) -> Result<ComputeMode, DriverError> {
-    let mode = device.compute_mode().map_err(DriverError::of("nvmlDeviceGetComputeMode"))?;
+    let mode = device.compute_mode().map_err(DriverError::of("nvmlDeviceGetComputeMode"));
+    let mode = match mode {
+        Err(error) if error.is(&Fault::NotSupported) => return Ok(ComputeMode::Default),
+        other => other?,
+    };
     Ok(match mode {
         DriverMode::Default => ComputeMode::Default,
         DriverMode::Prohibited => ComputeMode::Prohibited,
@@ -23,7 +27,7 @@ pub fn read(device: &Device<'_>) -> Result<ComputeMode, DriverError> {
 /// Sets the mode; does nothing if it is in force.
 ///
 /// # Errors
-/// [`Fault::NoPermission`](crate::driver::Fault) without root, and others.
+/// [`Fault::NoPermission`] without root, and others.
 pub fn set(driver: &Driver, uuid: &str, mode: ComputeMode) -> Result<(), DriverError> {
     let mut device = driver.device(uuid)?;
     if read(&device).map_err(|error| error.on(uuid))? == mode {

@@ -1,7 +1,7 @@
 //! Which model of the catalogue a GPU is, and what it is to the engine.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use model::{Catalogue, CatalogueError, Gpu, GpuModel, MigGeometry, ModeSet, ModelId, SharingKind};
 
@@ -34,7 +34,7 @@ const CONTEXT_MIB: u64 = 500;
 
 /// The catalogue's name of a product with so much device memory; `None` if the catalogue lacks it.
 pub fn catalogue_name(product: &str, memory_mib: u64) -> Option<String> {
-    let catalogue = Catalogue::shipped().ok()?;
+    let catalogue = shipped()?;
     let words: Vec<&str> = product.split(|letter: char| !letter.is_alphanumeric()).collect();
     let families = FAMILIES.iter().filter(|(word, _)| words.contains(word));
     let names = families.flat_map(|(_, names)| names.iter().copied());
@@ -44,6 +44,12 @@ pub fn catalogue_name(product: &str, memory_mib: u64) -> Option<String> {
         (milli <= MEMORY_DIFFERENCE_MILLI).then_some((milli, name))
     });
     differences.min().map(|(_, name)| name.to_owned())
+}
+
+/// The shipped catalogue, read once.
+fn shipped() -> Option<&'static Catalogue> {
+    static CATALOGUE: OnceLock<Option<Catalogue>> = OnceLock::new();
+    CATALOGUE.get_or_init(|| Catalogue::shipped().ok()).as_ref()
 }
 
 /// The machine's GPUs as the engine takes them, with the catalogue that knows their models.
@@ -135,9 +141,7 @@ impl Device {
 
     /// The model as the driver describes it; what a driver cannot say comes from the catalogue.
     pub fn to_model(&self) -> GpuModel {
-        let known = self.model.as_ref().and_then(|name| {
-            Catalogue::shipped().ok().and_then(|catalogue| catalogue.get(name).cloned())
-        });
+        let known = self.model.as_ref().and_then(|name| shipped()?.get(name));
         let mig = self.mig.as_ref().map(|mig| &mig.geometry);
         let mig = mig.filter(|geometry| !geometry.profiles.is_empty()).map(nominal);
         let always = ModeSet::of(&[

@@ -253,6 +253,35 @@ fn killed_after_each_call_beside_others() {
 }
 
 #[test]
+fn killed_while_mig_mode_turns_on_and_off() {
+    let scratch = Scratch::new("mode");
+    let folder = scratch.path();
+    let machine = machine(&folder.join("machine"), "a100-80gb:1");
+    let is_on = || {
+        let mode = machine.read().gpu(0).expect("a GPU").mig;
+        assert_eq!(mode.current, mode.pending);
+        mode.current
+    };
+    for call in 1..CALLS_MAX {
+        let _ = std::fs::remove_dir_all(folder.join("state"));
+        let kill = Some(("HOTPOT_FAKE_KILL_AFTER", call));
+        let ended = run(folder, "child_grants", "3g.40gb@4", kill);
+        run(folder, "child_grants", "3g.40gb@4", None);
+        let [(name, 4, parts)] = &standing(&machine, 0)[..] else {
+            panic!("call {call}: {:?}", standing(&machine, 0))
+        };
+        assert!(is_on() && name == "3g.40gb" && parts.len() == 1, "call {call}");
+        let restored = run(folder, "child_restores", "", kill);
+        run(folder, "child_restores", "", None);
+        assert!(!is_on() && standing(&machine, 0).is_empty(), "call {call}");
+        if ended && restored {
+            return;
+        }
+    }
+    panic!("no end after {CALLS_MAX} calls");
+}
+
+#[test]
 fn killed_while_putting_back() {
     let scratch = Scratch::new("restore");
     let folder = scratch.path();

@@ -14,12 +14,14 @@ const GPU: &str = "GPU-11111111-2222-3333-4444-555555555555";
 
 /// `nvidia-smi` on a machine with one GPU, with a fault if asked for.
 fn time_slice(place: &Place, fault: &str) -> TimeSlice {
-    fs::write(place.0.join("machine.json"), format!("{{\"gpus\":[\"{GPU}\"]}}")).unwrap();
+    let state = format!("{{\"gpus\":[\"{GPU}\"]}}");
+    fs::write(place.0.join("machine.json"), state).expect("a machine");
     let (program, script) = (tools::folder().join("nvidia-smi"), place.0.join("smi.sh"));
     let (program, machine) = (program.display(), place.0.display());
     let variables = format!("HOTPOT_FAKE_MACHINE={machine} HOTPOT_FAKE_SMI={fault}");
-    fs::write(&script, format!("#!/bin/sh\n{variables} exec {program} \"$@\"\n")).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(&script, format!("#!/bin/sh\n{variables} exec {program} \"$@\"\n"))
+        .expect("a script");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("our file");
     TimeSlice::with(Tool::at(script).within(Duration::from_secs(2)))
 }
 

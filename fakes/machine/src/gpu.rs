@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::code::Code;
 use crate::mig::GpuInstance;
 use crate::models::{ModelFacts, facts};
-use crate::process::Process;
+use crate::process::{Process, pids_of_cgroup};
 
 /// MIG mode now and after the next reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,7 +141,7 @@ impl Gpu {
     pub(crate) fn new(model: &str, index: u32, gpus: u32) -> Self {
         let mut gpu = Self {
             model: model.to_string(),
-            uuid: format!("GPU-{}", uuid_text(model, u64::from(index))),
+            uuid: format!("GPU-{}", uuid_text(&format!("{model}/{index}"), 4)),
             bus: 0x10 + index,
             // Two sockets, as servers with four GPUs and more have.
             numa_node: u32::from(gpus >= 4 && index >= gpus / 2),
@@ -198,7 +198,8 @@ impl Gpu {
 
     /// Device memory in MiB that processes in a cgroup use, by the cgroup's folder.
     pub fn used_in_cgroup_mib(&self, folder: &str) -> u64 {
-        let in_it = self.shown().filter(|process| process.is_in_cgroup(folder));
+        let pids = pids_of_cgroup(std::path::Path::new(folder));
+        let in_it = self.shown().filter(|process| pids.contains(&process.pid));
         in_it.map(|process| process.memory_mib).sum()
     }
 
@@ -288,17 +289,16 @@ fn record(process: &Process, now_ms: u64) -> AccountingRecord {
     }
 }
 
-/// A UUID that follows from what it belongs to, so that runs can be repeated.
-pub(crate) fn uuid_text(of: &str, number: u64) -> String {
+/// A UUID that follows from a name, so that runs can be repeated; `version` is its version digit.
+pub(crate) fn uuid_text(of: &str, version: u8) -> String {
     let mixed = |seed: u64| {
         let start = 0xcbf2_9ce4_8422_2325 ^ seed;
-        let bytes = of.bytes().chain(number.to_le_bytes());
-        let hash = bytes.fold(start, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+        let hash = of.bytes().fold(start, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
         (hash ^ (hash >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     };
     let (high, low) = (mixed(1), mixed(2));
     format!(
-        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+        "{:08x}-{:04x}-{version}{:03x}-{:04x}-{:012x}",
         high >> 32,
         (high >> 16) & 0xffff,
         high & 0xfff,

@@ -38,7 +38,8 @@ pub struct ComputeInstance {
     pub size: u32,
     /// Number among all instances ever made on the machine.
     pub serial: u32,
-    /// `MIG-…`, a new one for each compute instance.
+    /// `MIG-…`. As with a driver it follows from GPU, GPU instance and compute instance, so that a
+    /// later one with the same numbers has it again.
     pub uuid: String,
 }
 
@@ -142,24 +143,28 @@ impl Gpu {
     }
 
     /// The start after which most can still be made: for each plain profile its memory slices times
-    /// the instances left; of equal ones the last. A driver's own choice is not documented; on an
-    /// empty A100 it puts the first 3g at 4, as this does.
+    /// the instances left; of equal ones the first. No document says how a driver chooses, but this
+    /// gives the order of a real A100: seven 1g get the numbers 9, 7, 8, 11, 12, 13, 14
+    /// (github.com/rapidsai/dask-cuda, issue 583).
     fn default_start(&self, profile: &InstanceProfile) -> Option<u32> {
         let value = |start: &u32| {
             let mut trial = self.clone();
             trial.instances.push(instance(profile, *start, u32::MAX, 0));
             let plain = instance_profiles(&self.model).iter().filter(|p| !p.name.contains('+'));
             let left: u32 = plain.map(|p| trial.room_for(p) * p.memory_slices).sum();
-            (left, *start)
+            (left, u32::MAX - *start)
         };
         self.free_starts(profile).into_iter().max_by_key(value)
     }
 
-    /// Numbers as nodes of a tree of halves: 0 is the whole, 1 and 2 its halves, and so on.
+    /// Numbers as nodes of a tree of halves, the upper half first: 0 is the whole, 1 the half that
+    /// starts at slice 4, 2 the one at 0, and so on. Seen on A100: the issue above, and 3, 5, 6 for
+    /// three 2g (github.com/XuehaiPan/nvitop, pull request 8).
     fn instance_id(&self, profile: &InstanceProfile, start: u32) -> u32 {
         let whole = instance_profiles(&self.model).iter().map(|p| p.memory_slices).max();
         let size = profile.memory_slices.max(1);
-        whole.unwrap_or(size) / size - 1 + start / size
+        let nodes = (whole.unwrap_or(size) / size).max(1);
+        nodes - 1 + (start / size + nodes / 2) % nodes
     }
 }
 
@@ -237,7 +242,9 @@ impl State {
         let id = (0..8).find(|id| !taken(id)).ok_or(Code::InsufficientResources)?;
         let serial = self.next_serial();
         let on = self.gpu_mut(gpu)?;
-        let uuid = format!("MIG-{}", uuid_text(&on.uuid, u64::from(serial)));
+        // Drivers' are UUIDs of version 5, which are made from names.
+        let name = format!("{}/{instance}/{id}", on.uuid);
+        let uuid = format!("MIG-{}", uuid_text(&name, 5));
         let part = ComputeInstance { id, profile_id, start, size: profile.slices, serial, uuid };
         let found = on.instances.iter_mut().find(|other| other.id == instance);
         found.ok_or(Code::NotFound)?.compute.push(part);

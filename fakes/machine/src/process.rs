@@ -1,6 +1,8 @@
 //! Processes on a simulated GPU. They are injected; whether one still lives is asked of the kernel.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -72,26 +74,27 @@ impl Process {
     pub fn is_shown(&self) -> bool {
         self.phantom || is_alive(self.pid)
     }
+}
 
-    /// Whether it belongs to the cgroup whose folder is `folder`, or to one below it.
-    pub(crate) fn is_in_cgroup(&self, folder: &str) -> bool {
-        let text = fs::read_to_string(format!("/proc/{}/cgroup", self.pid)).unwrap_or_default();
-        text.lines().filter_map(|line| line.splitn(3, ':').nth(2)).any(|path| {
-            let at = folder.trim_end_matches('/');
-            path != "/"
-                && path.match_indices('/').map(|(end, _)| end).chain([path.len()]).any(|end| {
-                    let above = path.get(..end).unwrap_or("");
-                    !above.is_empty() && at.ends_with(above)
-                })
-        })
+/// The processes of the cgroup whose folder is `folder`, and of those below it.
+pub(crate) fn pids_of_cgroup(folder: &Path) -> BTreeSet<u32> {
+    let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    let mut pids: BTreeSet<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    for below in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if below.file_type().is_ok_and(|kind| kind.is_dir()) {
+            pids.extend(pids_of_cgroup(&below.path()));
+        }
     }
+    pids
 }
 
 fn is_alive(pid: u32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // The state follows the name, which stands in brackets and may itself hold brackets.
-    let state = stat.rsplit_once(')').map_or("", |(_, rest)| rest.trim_start());
-    !state.starts_with(['Z', 'X'])
+    // A process that has ended has no program any more, reaped or not. One link is much cheaper to
+    // read than `stat`; that of another user's process may be denied.
+    match fs::read_link(format!("/proc/{pid}/exe")) {
+        Ok(_) => true,
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
 }
 
 #[cfg(test)]

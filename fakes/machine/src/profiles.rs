@@ -31,8 +31,12 @@ pub struct InstanceProfile {
     pub sms: u32,
     /// Video decoders.
     pub decoders: u32,
-    /// JPEG engines, which is also the number of optical flow engines.
+    /// JPEG engines.
     pub jpegs: u32,
+    /// Optical flow engines.
+    pub ofas: u32,
+    /// Copy engines.
+    pub copiers: u32,
 }
 
 /// One kind of compute instance within a GPU instance.
@@ -127,6 +131,9 @@ fn profile_of(
         sms: number(8).unwrap_or(whole * slices),
         decoders,
         jpegs,
+        ofas: u32::from(media || slices == 7),
+        // An H100's 7g has one more than slices.
+        copiers: slices + u32::from(slices == 7 && facts.architecture >= Architecture::Hopper),
     })
 }
 
@@ -154,10 +161,10 @@ fn kind(slices: u32, memory_slices: u32, media: bool, devices_max: u32) -> Optio
     }
 }
 
-/// Decoders and JPEG engines of an instance, as `nvidia-smi mig -lgip` prints them.
+/// Decoders and JPEG engines of an instance, as `nvidia-smi mig -lgip` prints them for A100 and H100.
 fn engines(architecture: Architecture, slices: u32, media: bool) -> (u32, u32) {
     if architecture >= Architecture::Hopper {
-        return (slices, if media { 1 } else { slices });
+        return (slices, slices);
     }
     let decoders = match slices {
         1 => u32::from(media),

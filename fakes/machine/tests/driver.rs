@@ -57,15 +57,11 @@ fn a_list_that_does_not_fit_is_told_with_its_length() {
     let Some(on) = alone("a_list_that_does_not_fit_is_told_with_its_length", "a100-80gb") else {
         return;
     };
-    on.machine
-        .edit(|state| {
-            for pid in [30, 10, 20] {
-                state.gpu_mut(0)?.add(Process::compute(pid, 7).phantom());
-            }
-            Ok(())
-        })
-        .unwrap();
-    std::thread::sleep(Duration::from_millis(2));
+    on.set(|state| {
+        for pid in [30, 10, 20] {
+            state.gpus[0].add(Process::compute(pid, 7).phantom());
+        }
+    });
     let (gpu, mut count) = (on.gpu(0), 0);
     let mut list: Vec<nvmlProcessInfo_t> = Vec::with_capacity(3);
     unsafe {
@@ -85,8 +81,7 @@ fn a_list_that_does_not_fit_is_told_with_its_length() {
 fn an_unprivileged_caller_reads_but_changes_nothing() {
     let test = "an_unprivileged_caller_reads_but_changes_nothing";
     let Some(on) = alone(test, "a100-80gb") else { return };
-    on.machine.edit(|state| Ok(state.unprivileged = true)).unwrap();
-    std::thread::sleep(Duration::from_millis(2));
+    on.set(|state| state.unprivileged = true);
     let (gpu, mut mode, mut status) = (on.gpu(0), 9, 0);
     unsafe {
         assert_eq!(on.nvml.nvmlDeviceSetMigMode(gpu, 1, &raw mut status), 4);
@@ -101,8 +96,7 @@ fn a_critical_error_ends_a_wait_once_and_only_where_asked_for() {
     let test = "a_critical_error_ends_a_wait_once_and_only_where_asked_for";
     let Some(on) = alone(test, "a100-80gb:2") else { return };
     let (mut set, mut event) = (null_mut(), unsafe { std::mem::zeroed::<nvmlEventData_t>() });
-    on.machine.edit(|state| Ok(state.report_xid(1, 31))).unwrap();
-    std::thread::sleep(Duration::from_millis(2));
+    on.set(|state| state.report_xid(1, 31));
     unsafe {
         assert_eq!(on.nvml.nvmlEventSetCreate(&raw mut set), 0);
         assert_eq!(on.nvml.nvmlDeviceRegisterEvents(on.gpu(1), 8, set), 0);
@@ -111,12 +105,10 @@ fn a_critical_error_ends_a_wait_once_and_only_where_asked_for() {
     let waiting = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(50));
-            let both = on.machine.edit(|state| {
+            on.set(|state| {
                 state.report_xid(0, 13);
                 state.report_xid(1, 79);
-                Ok(())
             });
-            both.unwrap();
         });
         let since = Instant::now();
         assert_eq!(unsafe { on.nvml.nvmlEventSetWait_v2(set, &raw mut event, 5000) }, 0);
@@ -126,7 +118,7 @@ fn a_critical_error_ends_a_wait_once_and_only_where_asked_for() {
     assert_eq!((event.device, event.eventType, event.eventData), (on.gpu(1), 8, 79));
     unsafe {
         assert_eq!(on.nvml.nvmlEventSetWait_v2(set, &raw mut event, 20), 10, "only once");
-        on.machine.edit(|state| Ok(state.gpu_mut(1)?.lost = true)).unwrap();
+        on.set(|state| state.gpus[1].lost = true);
         assert_eq!(on.nvml.nvmlEventSetWait_v2(set, &raw mut event, 1000), 15, "lost");
         assert_eq!(on.nvml.nvmlEventSetFree(set), 0);
         assert_eq!(on.nvml.nvmlEventSetFree(set), 2, "freed twice");
@@ -144,14 +136,13 @@ fn accounting_keeps_what_has_ended() {
         assert_eq!(on.nvml.nvmlDeviceGetAccountingStats(gpu, pid, &raw mut stats), 3, "off");
         assert_eq!(on.nvml.nvmlDeviceSetAccountingMode(gpu, 1), 0);
         let process = Process::compute(pid, 500).busy(30);
-        on.machine.edit(|state| Ok(state.gpu_mut(0)?.add(process))).unwrap();
+        on.set(|state| state.gpus[0].add(process));
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(on.nvml.nvmlDeviceGetAccountingStats(gpu, pid, &raw mut stats), 0);
         assert_eq!((stats.isRunning, stats.maxMemoryUsage), (1, 500 << 20));
         child.kill().unwrap();
         child.wait().unwrap();
-        on.machine.edit(|_| Ok(())).unwrap();
-        std::thread::sleep(Duration::from_millis(2));
+        on.set(|_| {});
         assert_eq!(on.nvml.nvmlDeviceGetAccountingStats(gpu, pid, &raw mut stats), 0);
     }
     assert_eq!((stats.isRunning, stats.gpuUtilization), (0, 30));
@@ -163,8 +154,7 @@ fn accounting_keeps_what_has_ended() {
 fn injected_errors_are_read_back() {
     let Some(on) = alone("injected_errors_are_read_back", "a100-80gb,t4") else { return };
     let ecc = Ecc { corrected: 5, uncorrected: 2, remapped_uncorrected: 1, ..Ecc::default() };
-    on.machine.edit(|state| Ok(state.gpu_mut(0)?.ecc = ecc.clone())).unwrap();
-    std::thread::sleep(Duration::from_millis(2));
+    on.set(|state| state.gpus[0].ecc = ecc.clone());
     let mut found = [0; 2];
     let mut rows = [9; 4];
     let [a, b, c, d] = &mut rows;

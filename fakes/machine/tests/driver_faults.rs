@@ -7,17 +7,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fake_machine::{
-    Code, Effect, Fault, GpuSpec, MACHINE_VARIABLE, Machine, State, without_symbols,
-};
+use fake_machine::{Code, Effect, Fault, GpuSpec, MACHINE_VARIABLE, Machine, without_symbols};
 use loaded::{Loaded, alone, library};
 use nvml_wrapper_sys::bindings::NvmlLib;
-
-/// Plans faults and waits until the driver knows.
-fn plan(on: &Loaded, change: impl FnOnce(&mut State)) {
-    on.machine.edit(|state| Ok(change(state))).unwrap();
-    std::thread::sleep(Duration::from_millis(2));
-}
 
 fn temperature(on: &Loaded) -> u32 {
     let mut value = 0;
@@ -27,7 +19,7 @@ fn temperature(on: &Loaded) -> u32 {
 #[test]
 fn a_fault_fires_at_the_call_that_it_names() {
     let Some(on) = alone("a_fault_fires_at_the_call_that_it_names", "t4:2") else { return };
-    plan(&on, |state| {
+    on.set(|state| {
         state.fail("nvmlDeviceGetTemperature", 3, Code::Timeout);
         state.fail("nvmlDeviceGetPowerUsage", 0, Code::Unknown);
     });
@@ -45,7 +37,7 @@ fn a_fault_of_any_call_counts_all_calls() {
     let gpu = on.gpu(0);
     let mut value = 0;
     // Initialisation and the handle were two calls.
-    plan(&on, |state| state.fail("*", 4, Code::InsufficientResources));
+    on.set(|state| state.fail("*", 4, Code::InsufficientResources));
     unsafe {
         assert_eq!(on.nvml.nvmlDeviceGetPowerUsage(gpu, &raw mut value), 0);
         assert_eq!(on.nvml.nvmlDeviceGetTemperature(gpu, 0, &raw mut value), 23);
@@ -58,7 +50,7 @@ fn a_lost_gpu_is_lost_to_every_call_and_the_others_are_not() {
     let test = "a_lost_gpu_is_lost_to_every_call_and_the_others_are_not";
     let Some(on) = alone(test, "a100-80gb:2") else { return };
     let (lost, other) = (on.gpu(0), on.gpu(1));
-    plan(&on, |state| state.gpus[0].lost = true);
+    on.set(|state| state.gpus[0].lost = true);
     let (mut value, mut count, mut handle) = (0, 0, std::ptr::null_mut());
     unsafe {
         assert_eq!(on.nvml.nvmlDeviceGetPowerUsage(lost, &raw mut value), 15);
@@ -72,7 +64,7 @@ fn a_lost_gpu_is_lost_to_every_call_and_the_others_are_not() {
 #[test]
 fn a_slow_call_is_slow_and_then_done() {
     let Some(on) = alone("a_slow_call_is_slow_and_then_done", "t4") else { return };
-    plan(&on, |state| {
+    on.set(|state| {
         let call = "nvmlDeviceGetTemperature".to_string();
         state.faults.push(Fault { call, nth: 1, effect: Effect::SleepMs(60) });
     });
@@ -118,7 +110,7 @@ fn a_process_is_killed_just_before_or_just_after_its_nth_call() {
 fn a_missing_function_says_so_and_a_library_without_it_lacks_the_symbol() {
     let test = "a_missing_function_says_so_and_a_library_without_it_lacks_the_symbol";
     let Some(on) = alone(test, "a100-80gb") else { return };
-    plan(&on, |state| state.missing.push("nvmlDeviceGetTemperature".into()));
+    on.set(|state| state.missing.push("nvmlDeviceGetTemperature".into()));
     assert_eq!(temperature(&on), 13);
 
     let old = on.machine.folder().join("libnvidia-ml.so.1");

@@ -1,5 +1,6 @@
 //! The rules of MIG against brute force over the table: every layout that the table allows can be
 //! reached, nothing else can, and remaining capacity is what can really still be made.
+#![allow(clippy::unwrap_used, reason = "a part of tests")]
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -29,7 +30,7 @@ type Layout = BTreeSet<(u32, u32)>;
 /// Whether a set of (profile, start) obeys the table.
 fn is_legal(rows: &[Row], whole: u32, layout: &Layout) -> bool {
     let row = |id: u32| rows.iter().find(|row| row.0 == id).unwrap();
-    let mut slices = vec![0; 16];
+    let mut slices = [0; 16];
     for (id, start) in layout {
         for slice in *start..start + row(*id).2 {
             slices[slice as usize] += 1;
@@ -153,11 +154,13 @@ fn compute_instances_share_the_slices_of_their_gpu_instance() {
     assert_eq!(state.create_compute(0, id, 0, None), Ok(1), "1c.3g");
     assert_eq!(state.create_compute(0, id, 0, None), Err(Code::InsufficientResources));
     assert_eq!(state.create_compute(0, id, 4, None), Err(Code::NotSupported), "7g in a 3g");
-    let first = state.gpu(0).unwrap().mig_devices()[0].1.uuid.clone();
+    let first = state.gpu(0).unwrap().mig_devices()[0].1.clone();
     assert_eq!(state.destroy_instance(0, id), Err(Code::InUse));
     state.destroy_compute(0, id, 0).unwrap();
     assert_eq!(state.create_compute(0, id, 1, None), Ok(0), "the number is given again");
-    assert_ne!(state.gpu(0).unwrap().mig_devices()[0].1.uuid, first, "the name is not");
+    let again = state.gpu(0).unwrap().mig_devices()[0].1.clone();
+    assert_eq!(again.uuid, first.uuid, "and with it the name");
+    assert_ne!(again.serial, first.serial, "but it is another");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -206,4 +209,22 @@ fn a_first_half_leaves_the_place_where_four_slices_fit() {
     assert_eq!(state.gpu(0).unwrap().instances[0].start, 4);
     assert_eq!(state.gpu(0).unwrap().remaining(profile("4g.40gb").id), Ok(1));
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn instances_get_the_places_and_numbers_that_a_real_a100_gives() {
+    // github.com/rapidsai/dask-cuda, issue 583: seven times `-cgi 19`; and three times `-cgi 14`.
+    for (profile, numbers, starts) in [
+        (19, vec![9, 7, 8, 11, 12, 13, 14], vec![6, 4, 5, 0, 1, 2, 3]),
+        (14, vec![3, 5, 6], vec![4, 0, 2]),
+        (9, vec![1, 2], vec![4, 0]),
+    ] {
+        let (machine, folder) = divided(&format!("numbers-{profile}"), "a100-40gb");
+        let mut state = State::clone(&machine.read());
+        let made: Vec<u32> =
+            (0..numbers.len()).map(|_| state.create_instance(0, profile, None).unwrap()).collect();
+        let places: Vec<u32> = state.gpus[0].instances.iter().map(|made| made.start).collect();
+        assert_eq!((made, places), (numbers, starts));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

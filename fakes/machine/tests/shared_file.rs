@@ -1,5 +1,6 @@
 //! Many processes on one machine: no edit is lost, a kill breaks nothing, and everybody sees what the
 //! others have done.
+#![allow(clippy::unwrap_used, reason = "a part of tests")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

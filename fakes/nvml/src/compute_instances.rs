@@ -73,11 +73,11 @@ nvml! {
             sliceCount: profile.slices,
             instanceCount: profile.starts.len() as c_uint,
             multiprocessorCount: profile.sms,
-            sharedCopyEngineCount: outer.slices,
+            sharedCopyEngineCount: outer.copiers,
             sharedDecoderCount: outer.decoders,
             sharedEncoderCount: 0,
             sharedJpegCount: outer.jpegs,
-            sharedOfaCount: outer.jpegs,
+            sharedOfaCount: outer.ofas,
         })
     }
 
@@ -97,11 +97,11 @@ nvml! {
             sliceCount: profile.slices,
             instanceCount: profile.starts.len() as c_uint,
             multiprocessorCount: profile.sms,
-            sharedCopyEngineCount: outer.slices,
+            sharedCopyEngineCount: outer.copiers,
             sharedDecoderCount: outer.decoders,
             sharedEncoderCount: 0,
             sharedJpegCount: outer.jpegs,
-            sharedOfaCount: outer.jpegs,
+            sharedOfaCount: outer.ofas,
             name: chars(&format!("MIG {}", profile.name)),
         };
         // Version 3 is version 2 with a field more at its end.

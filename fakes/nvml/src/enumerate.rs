@@ -156,11 +156,11 @@ nvml! {
         let within = within.find(|p| p.id == part.profile_id).ok_or(Code::Unknown)?;
         put(to, nvmlDeviceAttributes_t {
             multiprocessorCount: within.sms,
-            sharedCopyEngineCount: profile.slices,
+            sharedCopyEngineCount: profile.copiers,
             sharedDecoderCount: profile.decoders,
             sharedEncoderCount: 0,
             sharedJpegCount: profile.jpegs,
-            sharedOfaCount: profile.jpegs,
+            sharedOfaCount: profile.ofas,
             gpuInstanceSliceCount: profile.slices,
             computeInstanceSliceCount: within.slices,
             memorySizeMB: profile.memory_mib,

@@ -113,11 +113,12 @@ nvml! {
     }
 }
 
-/// The first version of an event ends before the instances.
+/// The first version of the call writes an event without the instances: its callers may have no room
+/// for them.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlEventSetWait(
     set: nvmlEventSet_t,
-    to: *mut nvmlEventData_v1_t,
+    to: *mut nvmlEventData_t,
     timeout_ms: c_uint,
 ) -> nvml_wrapper_sys::bindings::nvmlReturn_t {
     let mut event = std::mem::MaybeUninit::<nvmlEventData_t>::zeroed();
@@ -128,12 +129,13 @@ extern "C" fn nvmlEventSetWait(
     // SAFETY: written by the call above, and zeros would be good too: numbers and a pointer.
     let event = unsafe { event.assume_init() };
     let (device, types, data) = (event.device, event.eventType, event.eventData);
-    let short = nvmlEventData_v1_t { device, eventType: types, eventData: data };
-    put(to, short).map_or_else(|code| code as u32, |()| 0)
+    let short = Short { device, eventType: types, eventData: data };
+    put(to.cast(), short).map_or_else(|code| code as u32, |()| 0)
 }
 
+/// An event of the first version.
 #[repr(C)]
-struct nvmlEventData_v1_t {
+struct Short {
     device: nvmlDevice_t,
     eventType: u64,
     eventData: u64,

@@ -1,6 +1,6 @@
 //! `libnvidia-ml.so.1` over a simulated machine.
 //!
-//! Every function goes through [`calls::call`], which counts it, lets planned faults happen, finds
+//! Every function goes through `calls::call`, which counts it, lets planned faults happen, finds
 //! the machine and turns the answer into NVML's return code. `HOTPOT_FAKE_MACHINE` names the folder
 //! of the machine; `HOTPOT_FAKE_KILL_BEFORE=N` and `HOTPOT_FAKE_KILL_AFTER=N` end the process with
 //! SIGKILL at its N-th call.

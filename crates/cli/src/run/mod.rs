@@ -35,7 +35,7 @@ pub(crate) fn run(options: &Run) -> Result<Answer, Failure> {
     let state = state_dir::state_dir().map_err(|error| Failure::Machine(error.to_string()))?;
     let book = state.join("state.db");
     let earlier = match &options.resume {
-        Some(run) => Some(options::earlier(&book, *run)?),
+        Some(run) => Some(options::earlier(&book, *run, options.retry_failed)?),
         None => None,
     };
     let remembered = match &earlier {
@@ -62,16 +62,17 @@ pub(crate) fn run(options: &Run) -> Result<Answer, Failure> {
     if let Some(earlier) = &earlier {
         options::take_up(&mut work, earlier, options.retry_failed);
     }
-    let around = prepare::surroundings(journal.run());
+    let mut around = prepare::surroundings(journal.run());
     prepare::look_at_folders(&work, &around, &base).map_err(refused)?;
-    prepare::spool(&mut work, &state, journal.run()).map_err(refused)?;
+    prepare::spool(&mut work, &mut around, &prepare::folder(&state, journal.run()))
+        .map_err(refused)?;
     let settings = Settings {
         policy,
         grace_ms: options.grace.unwrap_or(30_000),
         folder: base,
         state,
         simulated: simulated.is_some(),
-        ..booked(options, devices.gpu_count(), simulated.is_some())
+        ..booked(options, &devices, simulated.is_some())
     };
     let mut progress = Progress::new(options.output.output == Output::Json || options.quiet);
     let runner = Runner::new(work, (journal, around, devices), settings, &mut progress);
@@ -155,10 +156,11 @@ fn begin(
 }
 
 /// What the machine has for tasks beside GPUs, as far as the options leave it open.
-fn booked(options: &Run, gpus: usize, simulated: bool) -> Settings {
+fn booked(options: &Run, devices: &Devices, simulated: bool) -> Settings {
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    let (cpu_milli, memory_mib) = match simulated {
-        true => (gpus as u64 * CPU_MILLI_PER_GPU, gpus as u64 * MEMORY_MIB_PER_GPU),
+    let gpus = devices.gpu_count() as u64;
+    let (cpu_milli, memory_mib) = match simulated && gpus > 0 {
+        true => (gpus * CPU_MILLI_PER_GPU, gpus * MEMORY_MIB_PER_GPU),
         false => (cpus * 1000, options::main_memory_mib()),
     };
     Settings {

@@ -85,11 +85,15 @@ fn add(read: &mut Read, source: &Source) -> Result<(), Failure> {
 /// Looks up the run to continue, and ends what it has left running.
 ///
 /// * `run` — its number; 0 for the newest.
-pub(super) fn earlier(book: &Path, run: i64) -> Result<Earlier, Failure> {
+/// * `ended_too` — whether it may have come to its end.
+pub(super) fn earlier(book: &Path, run: i64, ended_too: bool) -> Result<Earlier, Failure> {
     let (row, files, tasks) = journal::recall(book, (run > 0).then_some(run)).map_err(refused)?;
     let number = row.run;
-    if row.ended {
-        let text = format!("run {number} has come to its end; nothing is left to continue");
+    if row.ended && !ended_too {
+        let text = format!(
+            "run {number} has come to its end: nothing is left to continue; --retry-failed does tasks \
+             once more that failed"
+        );
         return Err(Failure::Machine(text));
     }
     let own = row.pid == std::process::id();
@@ -99,7 +103,7 @@ pub(super) fn earlier(book: &Path, run: i64) -> Result<Earlier, Failure> {
     }
     let leaders: Vec<(u32, u64)> =
         tasks.iter().filter(|task| task.ending.is_none()).filter_map(|task| task.process).collect();
-    let swept = containment::sweep(number, &leaders);
+    let swept = containment::sweep(&containment::name(number, row.pid), &leaders);
     if swept > 0 {
         screen::note(&format!("run {number}: ended {swept} processes that were left over"));
     }

@@ -5,7 +5,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::bar::{bar, colour};
-use super::pot::{self, Part, Pot};
+use super::parts::label;
+use super::pot::{Part, Pot};
 use super::rows::{fitted, gib, percent};
 
 /// Cells of a tenant's name.
@@ -75,7 +76,7 @@ fn processes(lines: &mut Vec<Line<'static>>, pot: &Pot) {
         let instance = process.gpu_instance.map_or_else(|| "–".into(), |number| number.to_string());
         lines.push(Line::raw(format!(
             " {} {:<11} {:>8} {:>7} {:>5}",
-            fitted(&pot::label(&process.tenant), NAME),
+            fitted(&label(&process.tenant), NAME),
             process.pid,
             gib(process.memory_bytes),
             instance,

@@ -37,7 +37,7 @@ impl Signals {
     }
 
     /// Lets signals through again, and sends us the one that came: whoever waits for us shall see it.
-    fn release(self, came: Option<Signal>) -> io::Result<()> {
+    pub(super) fn release(self, came: Option<Signal>) -> io::Result<()> {
         self.set.thread_unblock()?;
         if let Some(signal) = came {
             raise(signal)?;
@@ -46,23 +46,23 @@ impl Signals {
     }
 }
 
-/// Shows pictures until the viewer or a signal ends it.
+/// Shows pictures until the viewer or a signal ends it; returns the signal.
 pub(super) fn show(
     mut source: Source,
     first: Picture,
-    signals: Signals,
+    signals: &Signals,
     interval: Duration,
-) -> io::Result<()> {
+) -> io::Result<Option<Signal>> {
     // Sets a hook that restores the terminal before a panic is told.
     let mut terminal = ratatui::try_init()?;
-    let ended = turn(&mut terminal, &mut source, first, &signals, interval);
+    let ended = turn(&mut terminal, &mut source, first, signals, interval);
     let restored = ratatui::try_restore();
     let came = ended?;
     // With a terminal that has gone away (SIGHUP) there is nothing to restore.
     if came.is_none() {
         restored?;
     }
-    signals.release(came)
+    Ok(came)
 }
 
 /// The signal that ended it, or `None` for a key.

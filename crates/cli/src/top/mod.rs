@@ -4,6 +4,7 @@ mod bar;
 mod details;
 mod draw;
 mod live;
+mod parts;
 mod pot;
 mod print;
 mod rows;
@@ -20,7 +21,7 @@ use node::inventory::DriverFacts;
 
 use crate::args::{Output, Top};
 use crate::failure::{Answer, Failure};
-use crate::screen;
+use crate::{screen, simulated};
 
 /// What is shown: the machine at one moment.
 #[derive(Clone, Debug)]
@@ -34,6 +35,7 @@ struct Picture {
 }
 
 pub(crate) fn run(options: &Top) -> Result<Answer, Failure> {
+    let machine = simulated::machine(options.simulate_gpus.as_deref())?;
     let interval = options.interval;
     let json = options.output.output == Output::Json;
     let once = options.once || json || !std::io::stdout().is_terminal();
@@ -48,6 +50,9 @@ pub(crate) fn run(options: &Top) -> Result<Answer, Failure> {
     let signals = live::Signals::hold().map_err(Failure::Screen)?;
     let mut source = source::Source::start(interval);
     let first = source.wait().map_err(Failure::Machine)?;
-    live::show(source, first, signals, interval).map_err(Failure::Screen)?;
+    let came = live::show(source, first, &signals, interval).map_err(Failure::Screen)?;
+    // A signal would leave a simulated machine behind.
+    drop(machine);
+    signals.release(came).map_err(Failure::Screen)?;
     Ok(Answer::Yes)
 }

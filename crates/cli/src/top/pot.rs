@@ -1,14 +1,15 @@
 //! A GPU as a pot: who sits where in it, to scale, and what is free. Made of what the driver says it
 //! is (inventory) and of what was measured (sample), of nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use node::backend::Backends;
-use node::inventory::{ComputeMode, Device, Inventory, Mig};
-use node::sample::{GpuSample, InstanceSample, ProcessSample, Sample};
-use node::tenant::Tenant;
+use node::inventory::{ComputeMode, Device, Inventory};
+use node::sample::{GpuSample, ProcessSample, Sample};
 use serde::Serialize;
 use simulator::report::harmless;
+
+use super::parts;
 
 /// One GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -48,7 +49,7 @@ pub(super) enum Sharing {
     Lost,
     /// Divided into instances.
     Mig,
-    /// One process at a time may use it, and several do: through MPS.
+    /// Tenants at once, each under the caps in its environment.
     Mps,
     /// One process at a time may use it.
     Exclusive,
@@ -118,18 +119,20 @@ pub(super) enum Class {
 }
 
 /// All pots of a machine, in the driver's order.
-pub(super) fn pots(inventory: &Inventory, sample: &Sample) -> Vec<Pot> {
-    let device = |gpu: &GpuSample| inventory.devices.iter().find(|device| device.uuid == gpu.uuid);
-    sample.gpus.iter().map(|gpu| pot(device(gpu), gpu)).collect()
+///
+/// * `mps` — UUIDs of GPUs that an MPS daemon serves.
+pub(super) fn pots(inventory: &Inventory, sample: &Sample, mps: &BTreeSet<String>) -> Vec<Pot> {
+    let pot = |gpu: &GpuSample| pot(inventory.device(&gpu.uuid), gpu, mps.contains(&gpu.uuid));
+    sample.gpus.iter().map(pot).collect()
 }
 
-fn pot(device: Option<&Device>, gpu: &GpuSample) -> Pot {
-    let sharing = sharing(device, gpu);
+fn pot(device: Option<&Device>, gpu: &GpuSample, mps: bool) -> Pot {
+    let sharing = sharing(device, gpu, mps);
     let parts = match sharing {
         Sharing::Lost => Vec::new(),
-        Sharing::Mig => instances(device, gpu),
+        Sharing::Mig => parts::instances(device, gpu),
         Sharing::Mps | Sharing::Exclusive | Sharing::Shared | Sharing::Single | Sharing::Idle => {
-            tenants(gpu)
+            parts::tenants(gpu)
         }
     };
     let engine = || gpu.profile.and_then(|profile| profile.engine_ratio);
@@ -154,136 +157,19 @@ fn pot(device: Option<&Device>, gpu: &GpuSample) -> Pot {
     }
 }
 
-fn sharing(device: Option<&Device>, gpu: &GpuSample) -> Sharing {
+/// Without a daemon that can be seen, several processes in exclusive mode still mean MPS.
+fn sharing(device: Option<&Device>, gpu: &GpuSample, mps: bool) -> Sharing {
     let mode = device.map(|device| device.compute_mode).unwrap_or_default();
-    let several = distinct(gpu.processes.iter()).len() > 1;
+    let several = parts::distinct(gpu.processes.iter()).len() > 1;
     match (gpu.lost, gpu.mig_enabled, mode, gpu.processes.len()) {
         (true, ..) => Sharing::Lost,
         (false, Some(true), ..) => Sharing::Mig,
+        (false, ..) if mps => Sharing::Mps,
         (false, _, ComputeMode::ExclusiveProcess, 2..) => Sharing::Mps,
         (false, _, ComputeMode::ExclusiveProcess, _) => Sharing::Exclusive,
         (false, _, ComputeMode::Default | ComputeMode::Prohibited, 0) => Sharing::Idle,
         (false, _, ComputeMode::Default | ComputeMode::Prohibited, _) if several => Sharing::Shared,
         (false, _, ComputeMode::Default | ComputeMode::Prohibited, _) => Sharing::Single,
-    }
-}
-
-/// Tenants side by side, each as wide as the memory it uses.
-fn tenants(gpu: &GpuSample) -> Vec<Part> {
-    let total = gpu.memory_total_bytes.filter(|total| *total > 0);
-    let mut at = 0.0;
-    let part = |(tenant, processes): (&Tenant, Vec<&ProcessSample>)| {
-        let mut part = occupied(&[tenant], &processes);
-        part.room_bytes = part.used_bytes;
-        let wide = part.used_bytes.zip(total).map_or(0.0, |(used, total)| ratio(used, total));
-        (part.from, part.to) = (at, f64::min(at + wide, 1.0));
-        at = part.to;
-        part
-    };
-    distinct(gpu.processes.iter()).into_iter().map(part).collect()
-}
-
-/// Instances at their memory slices; those without a MIG device too, for their room is taken.
-fn instances(device: Option<&Device>, gpu: &GpuSample) -> Vec<Part> {
-    let mig = device.and_then(|device| device.mig.as_ref());
-    let known = |number: u32| gpu.instances.iter().any(|found| found.gpu_instance == number);
-    let bare = mig.into_iter().flat_map(|mig| {
-        let bare = mig.instances.iter().filter(|instance| !known(instance.gpu_instance));
-        bare.filter_map(|instance| {
-            let profile = mig.geometry.profile(instance.profile)?;
-            let memory_total_bytes = Some(profile.memory_mib << 20);
-            let (profile, start) = (profile.name.clone(), instance.start);
-            Some(InstanceSample { profile, start, memory_total_bytes, ..Default::default() })
-        })
-    });
-    let all = gpu.instances.iter().cloned().chain(bare);
-    let mut parts: Vec<Part> = all.map(|instance| part_of_instance(mig, gpu, &instance)).collect();
-    parts.sort_by(|one, other| one.from.total_cmp(&other.from));
-    parts
-}
-
-fn part_of_instance(mig: Option<&Mig>, gpu: &GpuSample, instance: &InstanceSample) -> Part {
-    // One without a MIG device has no UUID, and nobody can sit there.
-    let on = |process: &&ProcessSample| {
-        !instance.uuid.is_empty() && process.gpu_instance == Some(instance.gpu_instance)
-    };
-    let tenants = distinct(gpu.processes.iter().filter(on));
-    let processes: Vec<&ProcessSample> = tenants.values().flatten().copied().collect();
-    let (from, to) = reach(mig, gpu, instance);
-    Part {
-        profile: Some(instance.profile.clone()),
-        from,
-        to,
-        room_bytes: instance.memory_total_bytes,
-        used_bytes: instance.memory_used_bytes,
-        ..occupied(&tenants.into_keys().collect::<Vec<_>>(), &processes)
-    }
-}
-
-/// Where an instance begins and ends: by its slices, or by its memory where its profile is not known.
-fn reach(mig: Option<&Mig>, gpu: &GpuSample, instance: &InstanceSample) -> (f64, f64) {
-    let geometry = mig.map(|mig| &mig.geometry);
-    let slices = f64::from(geometry.map_or(8, |geometry| geometry.memory_slices.max(1)));
-    let profile = geometry.and_then(|of| of.profile(of.find(&instance.profile)?));
-    let wide = match (profile, instance.memory_total_bytes, gpu.memory_total_bytes) {
-        (Some(profile), ..) => f64::from(profile.memory_slices) / slices,
-        (None, Some(room), Some(total)) => ratio(room, total),
-        (None, ..) => 0.0,
-    };
-    let from = (f64::from(instance.start) / slices).min(1.0);
-    (from, (from + wide).min(1.0))
-}
-
-/// What is common to all parts; where it lies comes later.
-fn occupied(tenants: &[&Tenant], processes: &[&ProcessSample]) -> Part {
-    let (label, class) = match tenants {
-        [] => (String::new(), Class::Empty),
-        [one] => (label(one), class(one)),
-        several => (format!("{} tenants", several.len()), Class::Other),
-    };
-    let memory: Vec<u64> = processes.iter().filter_map(|process| process.memory_bytes).collect();
-    let sm: Vec<f64> = processes.iter().filter_map(|process| process.sm_ratio).collect();
-    Part {
-        label,
-        class,
-        profile: None,
-        from: 0.0,
-        to: 0.0,
-        room_bytes: None,
-        used_bytes: (!memory.is_empty()).then(|| memory.iter().sum()),
-        sm_ratio: (!sm.is_empty()).then(|| sm.iter().sum()),
-        processes: processes.len(),
-    }
-}
-
-fn distinct<'a>(
-    processes: impl Iterator<Item = &'a ProcessSample>,
-) -> BTreeMap<&'a Tenant, Vec<&'a ProcessSample>> {
-    let mut found = BTreeMap::new();
-    for process in processes {
-        found.entry(&process.tenant).or_insert_with(Vec::new).push(process);
-    }
-    found
-}
-
-/// A tenant in words. Names come from outside, so nothing that steers a terminal gets through.
-pub(super) fn label(tenant: &Tenant) -> String {
-    match tenant {
-        Tenant::Task { run, task } => harmless(&format!("{run}/{task}")).replace(['\n', '\t'], " "),
-        Tenant::SlurmJob(job) => format!("slurm {job}"),
-        Tenant::Pod(uid) => harmless(&format!("pod {uid}")),
-        Tenant::User(uid) => format!("user {uid}"),
-        Tenant::Unknown => "unknown".into(),
-    }
-}
-
-fn class(tenant: &Tenant) -> Class {
-    match tenant {
-        Tenant::Task { .. } => Class::Task,
-        Tenant::SlurmJob(_) => Class::Slurm,
-        Tenant::Pod(_) => Class::Pod,
-        Tenant::User(_) => Class::User,
-        Tenant::Unknown => Class::Other,
     }
 }
 
@@ -303,8 +189,4 @@ fn facts(device: &Device) -> Vec<(&'static str, String)> {
         ("compute mode", compute.into()),
         ("kept by the driver", format!("{} MiB", device.reserved_mib)),
     ]
-}
-
-fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

@@ -1,5 +1,7 @@
 //! A machine for the tests of the view: MIG, MPS, shared, single, idle and lost GPUs.
 
+use std::collections::BTreeSet;
+
 use model::{Catalogue, MigGeometry, ProfileIndex};
 use node::backend::{Backends, Enforcement};
 use node::inventory::{ComputeMode, Device, DriverFacts, Instance, Inventory, Mig};
@@ -34,7 +36,7 @@ pub(super) fn pot(parts: Vec<Part>) -> Pot {
 
 /// The pots of [`inventory`] and [`sample`].
 pub(super) fn machine() -> Vec<Pot> {
-    pots(&inventory(), &sample())
+    pots(&inventory(), &sample(), &BTreeSet::new())
 }
 
 pub(super) fn picture() -> Picture {

@@ -5,8 +5,8 @@ use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 
 use super::draw::draw;
-use super::pot::{Class, Sharing};
-use super::sample_machine::{machine, picture};
+use super::pot::{Class, Sharing, pots};
+use super::sample_machine::{inventory, machine, picture, sample};
 use super::view::View;
 use super::{Picture, print};
 
@@ -43,6 +43,14 @@ fn instances_stand_at_their_slices() {
     let kinds: Vec<Sharing> = pots.iter().map(|pot| pot.sharing).collect();
     use Sharing::{Idle, Lost, Mig, Mps, Shared, Single};
     assert_eq!(kinds, [Mig, Mps, Shared, Single, Idle, Lost]);
+}
+
+#[test]
+fn a_daemon_that_serves_a_gpu_means_mps() {
+    let served = std::iter::once("GPU-3".to_string()).collect();
+    let pots = pots(&inventory(), &sample(), &served);
+    assert_eq!((pots[3].sharing, pots[3].enforcement), (Sharing::Mps, "cooperative"));
+    assert_eq!(pots[4].sharing, Sharing::Idle);
 }
 
 #[test]

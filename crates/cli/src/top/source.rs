@@ -1,12 +1,14 @@
 //! Where pictures come from: a thread of its own that asks the driver, so that a driver which stops
 //! answering does not take the screen with it.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use node::driver::{Driver, DriverError};
 use node::inventory::Inventory;
+use node::mps;
 use node::sample::Sample;
 use node::sampler::{PROFILE_PERIOD, Sampler};
 use node::tenant::Tenants;
@@ -30,10 +32,14 @@ impl Source {
     /// Starts measuring every `interval`.
     pub(super) fn start(interval: Duration) -> Self {
         let (sender, rounds) = sync_channel(1);
-        // It ends with the process: a driver that hangs cannot be waited for.
+        // It ends with the process: a driver that hangs cannot be waited for. One that fails as a
+        // whole is opened anew.
         thread::spawn(move || {
-            if let Err(error) = measure(interval, &sender) {
-                let _nobody_looks = sender.send(Err(error.to_string()));
+            while let Err(error) = measure(interval, &sender) {
+                if sender.send(Err(error.to_string())).is_err() {
+                    return;
+                }
+                thread::sleep(interval);
             }
         });
         Self { rounds, since: Instant::now() }
@@ -77,9 +83,10 @@ impl Source {
 
 fn measure(interval: Duration, sender: &SyncSender<Round>) -> Result<(), DriverError> {
     let driver = Driver::open()?;
-    let state = node::state_dir::state_dir().unwrap_or_default();
+    // Without a state folder no task has a name; the GPUs can be seen all the same.
+    let state = node::state_dir::state_dir().unwrap_or_else(|_| "/dev/null".into());
     let mut sampler = Sampler::new(&driver, Tenants::new(&state))?;
-    let mut inventory = driver.inventory()?;
+    let (mut inventory, mut served) = (driver.inventory()?, mps::served_gpus());
     let mut read = Instant::now();
     // Counters that need two moments come with the second round.
     sampler.sample()?;
@@ -87,10 +94,10 @@ fn measure(interval: Duration, sender: &SyncSender<Round>) -> Result<(), DriverE
     loop {
         let round = sampler.sample();
         if read.elapsed() >= INVENTORY_EVERY {
-            inventory = driver.inventory()?;
+            (inventory, served) = (driver.inventory()?, mps::served_gpus());
             read = Instant::now();
         }
-        let round = round.map(|sample| picture(&inventory, &sample));
+        let round = round.map(|sample| picture(&inventory, &sample, &served));
         if sender.send(round.map_err(|error| error.to_string())).is_err() {
             return Ok(());
         }
@@ -98,11 +105,11 @@ fn measure(interval: Duration, sender: &SyncSender<Round>) -> Result<(), DriverE
     }
 }
 
-fn picture(inventory: &Inventory, sample: &Sample) -> Picture {
+fn picture(inventory: &Inventory, sample: &Sample, served: &BTreeSet<String>) -> Picture {
     Picture {
         at_ms: sample.at_ms,
         simulated: std::env::var_os("HOTPOT_FAKE_MACHINE").is_some(),
         driver: inventory.driver.clone(),
-        pots: pot::pots(inventory, sample),
+        pots: pot::pots(inventory, sample, served),
     }
 }

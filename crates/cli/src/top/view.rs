@@ -79,6 +79,7 @@ impl View {
     }
 
     /// Does what a key asks for.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other keys mean nothing here")]
     pub(super) fn key(&mut self, key: KeyEvent, pots: &[Pot]) -> Next {
         if key.kind == KeyEventKind::Release {
             return Next::Go;

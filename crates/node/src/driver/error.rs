@@ -54,7 +54,7 @@ pub enum Fault {
     #[error("not permitted: changing GPUs needs root; run hotpot as root or have an admin do it")]
     NoPermission,
     /// Somebody uses it.
-    #[error("in use: end the processes on it first")]
+    #[error("in use: end the processes on it first; monitoring such as DCGM counts too")]
     InUse,
     /// No room for an instance.
     #[error("no room left on the GPU for this instance")]

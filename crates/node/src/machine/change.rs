@@ -10,6 +10,7 @@ use crate::inventory::ComputeMode;
 use crate::journal::Change;
 use crate::mig::{self, Holders, Profiles, Target};
 use crate::mps::{Caps, Mps};
+use crate::time_slice::{TimeSlice, Turn};
 
 /// A change that a killed process had begun, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +87,11 @@ impl Machine {
                 })?;
                 Ok(compute_mode::set(&self.driver, gpu, mode)?)
             }
+            Change::Turn { length } => {
+                let turn = Turn::parse(length)
+                    .ok_or_else(|| MachineError::refused(gpu, format!("no turn `{length}`")))?;
+                Ok(TimeSlice::find()?.set(gpu, turn)?)
+            }
             Change::MpsDaemon { on: true } => self.start_mps(gpu),
             Change::MpsDaemon { on: false } => Ok(Mps::clear(&self.mps_folder(gpu))?),
         }
@@ -107,12 +113,11 @@ impl Machine {
     fn start_mps(&mut self, gpu: &str) -> Result<(), MachineError> {
         let mps = Mps::find()?;
         let folder = self.mps_folder(gpu);
-        match mps.adopt(&folder, self.mps) {
-            Ok(Some(_)) => return Ok(()),
-            Ok(None) => {}
-            // It runs but is not well: a new one takes its place.
-            Err(_) => Mps::clear(&folder)?,
+        if let Ok(Some(_)) = mps.adopt(&folder, self.mps) {
+            return Ok(());
         }
+        // What runs but is not well, or is left of one that was killed, makes room.
+        Mps::clear(&folder)?;
         mps.start(gpu, &folder, self.mps, Caps::default())?;
         Ok(())
     }

@@ -19,7 +19,7 @@ pub enum MachineError {
     /// MIG instances or MIG mode.
     #[error(transparent)]
     Mig(#[from] MigError),
-    /// The journal. Nothing was changed then.
+    /// The journal. A change that could not be written down was not made.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The state folder.

@@ -149,8 +149,12 @@ impl Machine {
         Ok(Grant { cgroup: Some(cgroup.path().to_owned()), ..grant })
     }
 
-    /// Takes the limit on one GPU away, and the cgroup once its last process is gone.
+    /// Takes the limit on one GPU away, and the cgroup once its last process is gone. Limits end
+    /// with their cgroup.
     fn revoke_memory(&self, gpu: &str, cgroup: &Path) -> Result<(), MachineError> {
+        if !cgroup.exists() {
+            return Ok(());
+        }
         MemoryLimits::of(&self.driver)?.clear(gpu, cgroup)?;
         if let (Some(parent), Some(name)) = (cgroup.parent(), cgroup.file_name()) {
             // One of several GPUs may be given back while the holder goes on: then it stays.

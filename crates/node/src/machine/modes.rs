@@ -10,6 +10,7 @@ use crate::inventory::ComputeMode;
 use crate::journal::Change;
 use crate::mig;
 use crate::mps::Mps;
+use crate::time_slice::Turn;
 
 /// The properties of a GPU that a sharing mode asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,17 @@ impl Machine {
             return Ok(());
         }
         self.with_lock(|machine| machine.apply(gpu, wanted))
+    }
+
+    /// Sets the length of turns of processes that share a GPU by taking turns.
+    ///
+    /// The driver does not tell the length in force; [`Machine::restore`] sets its default again.
+    ///
+    /// # Errors
+    /// The tool is missing, refuses or is silent, or the journal cannot be written.
+    pub fn set_turn(&mut self, gpu: &str, turn: Turn) -> Result<(), MachineError> {
+        let change = |turn: Turn| Change::Turn { length: turn.as_str().to_owned() };
+        self.with_lock(|machine| machine.change(gpu, &change(turn), &change(Turn::Default)))
     }
 
     /// Takes down what is not wanted before it sets up what is.
@@ -81,11 +93,7 @@ impl Machine {
     fn properties(&self, gpu: &str) -> Result<Properties, MachineError> {
         let device = self.driver.device(gpu)?;
         let mig = mig::mode(&self.driver, gpu)?.is_some_and(|(enabled, _)| enabled);
-        let compute_mode = match compute_mode::read(&device) {
-            Ok(mode) => mode,
-            Err(error) if error.is(&Fault::NotSupported) => ComputeMode::Default,
-            Err(error) => return Err(error.on(gpu).into()),
-        };
+        let compute_mode = compute_mode::read(&device).map_err(|error| error.on(gpu))?;
         let mps = self.mps_folder(gpu).exists();
         Ok(Properties { mig, mps, compute_mode })
     }

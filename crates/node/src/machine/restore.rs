@@ -65,7 +65,7 @@ impl Machine {
 /// Clients of MPS go before modes, and MIG mode before the instances in it.
 fn order(was: &Change) -> u8 {
     match was {
-        Change::MpsDaemon { .. } => 0,
+        Change::MpsDaemon { .. } | Change::Turn { .. } => 0,
         Change::ComputeMode { .. } => 1,
         Change::MigMode { .. } => 2,
         Change::Layout { .. } => 3,

@@ -7,17 +7,19 @@
 //! so that nothing has to be remembered over a crash and no number of a stranger is ever signalled.
 
 mod configuration;
+mod error;
 mod process;
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use std::{fs, io};
 
-use thiserror::Error;
-
 pub use configuration::{Caps, Interface};
+pub use error::MpsError;
 use process::Process;
 
 use crate::backend::Enforcement;
@@ -34,58 +36,6 @@ const PIPES_MAX: usize = 80;
 const GRACE: Duration = Duration::from_secs(3);
 /// First compute capability with per-client limits (Volta).
 const VOLTA: (u32, u32) = (7, 0);
-
-/// Why MPS cannot be had on a GPU, or is not as it should be.
-#[derive(Debug, Error)]
-pub enum MpsError {
-    /// The control program is missing, silent or refuses.
-    #[error(transparent)]
-    Tool(#[from] ToolError),
-    /// Folders cannot be made or removed.
-    #[error("{}: {source}; MPS needs this folder for its sockets", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The path leaves no room for the names of sockets.
-    #[error("{}: has {} bytes, more than {PIPES_MAX}; choose a shorter state folder", path.display(), path.as_os_str().len())]
-    LongPath {
-        /// The pipe folder.
-        path: PathBuf,
-    },
-    /// Something runs in the folder already.
-    #[error("an MPS daemon (process {pid}) runs in {} already; adopt or clear it", folder.display())]
-    Runs {
-        /// Its number.
-        pid: u32,
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// The daemon came up but left no pid file, or has ended.
-    #[error("the MPS daemon in {} has ended; its log is {}", folder.display(), log.display())]
-    Gone {
-        /// The folder.
-        folder: PathBuf,
-        /// Its log.
-        log: PathBuf,
-    },
-    /// It answers, but not what was asked.
-    #[error("the MPS daemon answers `{said}` to {asked}")]
-    Odd {
-        /// The question.
-        asked: &'static str,
-        /// The answer.
-        said: String,
-    },
-    /// It cannot be ended.
-    #[error("process {pid} of MPS does not end, not even by SIGKILL; the GPU needs a look")]
-    Immortal {
-        /// Its number.
-        pid: u32,
-    },
-}
 
 /// The control program of this machine.
 #[derive(Clone, Debug)]
@@ -136,8 +86,11 @@ impl Mps {
     /// * `folder` — its own folder, made if missing; keep it short.
     /// * `caps` — bounds for all clients; [`Daemon::variables`] gives tighter ones to one client.
     ///
+    /// Servers that a killed daemon has left in the folder are ended: they keep the GPU from the new
+    /// one's, and no new client can reach them.
+    ///
     /// # Errors
-    /// [`MpsError::Runs`] if something lives in the folder; else why it does not come up. Nothing is
+    /// [`MpsError::Runs`] if a daemon lives in the folder; else why it does not come up. Nothing is
     /// left running then.
     pub fn start(
         &self,
@@ -149,9 +102,10 @@ impl Mps {
         if pipes(folder).as_os_str().len() > PIPES_MAX {
             return Err(MpsError::LongPath { path: pipes(folder) });
         }
-        if let Some(process) = process::of_folder(&pipes(folder)).first() {
+        if let Some(process) = running(folder) {
             return Err(MpsError::Runs { pid: process.pid, folder: folder.into() });
         }
+        end_all(&pipes(folder))?;
         for path in [folder.to_path_buf(), pipes(folder), logs(folder)] {
             make(&path).map_err(|source| MpsError::Folder { path, source })?;
         }
@@ -257,13 +211,7 @@ impl Daemon {
 
     /// Variables that make a process its client, under these caps.
     pub fn variables(&self, caps: Caps) -> Vec<(String, String)> {
-        let text = |path: PathBuf| path.to_string_lossy().into_owned();
-        let mut variables = vec![
-            ("CUDA_MPS_PIPE_DIRECTORY".into(), text(pipes(&self.folder))),
-            ("CUDA_MPS_LOG_DIRECTORY".into(), text(logs(&self.folder))),
-        ];
-        variables.extend(caps.variables());
-        variables
+        variables(&self.folder, caps)
     }
 
     /// Ends it and its servers, by asking, then TERM, then KILL, and removes its folder.
@@ -290,6 +238,27 @@ impl Daemon {
         command.args(words);
         Ok(self.tool.run(command, "")?)
     }
+}
+
+/// Variables that make a process a client of the daemon in a folder, under these caps; asks nobody.
+pub fn variables(folder: &Path, caps: Caps) -> Vec<(String, String)> {
+    let text = |path: PathBuf| path.to_string_lossy().into_owned();
+    let mut variables = vec![
+        ("CUDA_MPS_PIPE_DIRECTORY".into(), text(pipes(folder))),
+        ("CUDA_MPS_LOG_DIRECTORY".into(), text(logs(folder))),
+    ];
+    variables.extend(caps.variables());
+    variables
+}
+
+/// UUIDs of the GPUs that some MPS daemon serves, whoever started it. Daemons of other users are seen
+/// by root only.
+pub fn served_gpus() -> BTreeSet<String> {
+    let named = process::all().filter_map(|process| process.variable("CUDA_VISIBLE_DEVICES"));
+    let split = |names: OsString| -> Vec<String> {
+        names.to_string_lossy().split(',').map(|name| name.trim().into()).collect()
+    };
+    named.flat_map(split).filter(|name| name.starts_with("GPU-")).collect()
 }
 
 fn pipes(folder: &Path) -> PathBuf {

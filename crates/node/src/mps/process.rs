@@ -1,6 +1,6 @@
 //! A process that is not our child: is it still the same one, whose daemon is it, and its end.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+/// How the names of MPS programs begin.
+const PROGRAMS: &[u8] = b"nvidia-cuda-mps";
 
 /// A process: its number alone may be given to another one later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +62,14 @@ impl Process {
         false
     }
 
-    /// Whether it was started with `name=value` in its environment. No for a process of another
+    /// The value that a variable had when it was started. `None` also for a process of another
     /// user, whose environment only root may read.
-    fn has_variable(self, name: &str, value: &OsStr) -> bool {
-        let environment = fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
-        let wanted = [name.as_bytes(), b"=", value.as_bytes()].concat();
-        environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
+    pub(super) fn variable(self, name: &str) -> Option<OsString> {
+        let environment = fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
+        let before = [name.as_bytes(), b"="].concat();
+        let mut variables = environment.split(|byte| *byte == 0);
+        let value = variables.find_map(|variable| variable.strip_prefix(before.as_slice()))?;
+        Some(OsStr::from_bytes(value).to_owned())
     }
 
     /// The name that it was started by, without the folder.
@@ -77,16 +82,20 @@ impl Process {
 
 /// Every MPS process, daemon or server, that uses this pipe folder.
 pub(super) fn of_folder(pipes: &Path) -> Vec<Process> {
+    all().filter(|process| is_mps(*process, pipes)).collect()
+}
+
+/// Every MPS process that there is.
+pub(super) fn all() -> impl Iterator<Item = Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let processes = pids.filter_map(Process::now);
-    processes.filter(|process| is_mps(*process, pipes)).collect()
+    pids.filter_map(Process::now).filter(|process| process.program().starts_with(PROGRAMS))
 }
 
 /// Whether a process is an MPS process of this pipe folder.
 pub(super) fn is_mps(process: Process, pipes: &Path) -> bool {
-    process.program().starts_with(b"nvidia-cuda-mps")
-        && process.has_variable("CUDA_MPS_PIPE_DIRECTORY", pipes.as_os_str())
+    process.program().starts_with(PROGRAMS)
+        && process.variable("CUDA_MPS_PIPE_DIRECTORY").as_deref() == Some(pipes.as_os_str())
 }
 
 #[cfg(test)]
@@ -99,7 +108,8 @@ mod tests {
         assert!(own.lives());
         assert!(!Process { start: own.start + 1, ..own }.lives());
         assert!(!is_mps(own, Path::new("/tmp")));
-        assert!(own.has_variable("PATH", &std::env::var_os("PATH").unwrap()));
+        assert_eq!(own.variable("PATH"), std::env::var_os("PATH"));
+        assert_eq!(own.variable("NO_SUCH_VARIABLE"), None);
     }
 
     #[test]

@@ -52,6 +52,9 @@ pub(crate) fn again(test: &str, machine: &Path) -> Command {
     command.env(MACHINE_VARIABLE, machine.join("machine"));
     command.env("HOTPOT_STATE_DIR", machine.join("state"));
     command.env(LIBRARY_VARIABLE, library());
+    // The simulated tools lie beside the library; a test that needs them builds them first.
+    command.env("HOTPOT_MPS_CONTROL", library().with_file_name("nvidia-cuda-mps-control"));
+    command.env("HOTPOT_NVIDIA_SMI", library().with_file_name("nvidia-smi"));
     command
 }
 

@@ -3,18 +3,20 @@
 //!
 //! One SQLite file, `state.db`; an operator can open it. Writers on one machine take turns.
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod database;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
+
+pub use database::{JournalError, open, told};
 
 /// The file's name in the state folder.
 pub const FILE: &str = "state.db";
 /// Closed changes that are kept for whoever wants to look.
 const CHANGES_KEPT: i64 = 1000;
-/// How long a writer waits for another one.
-const BUSY_LIMIT: Duration = Duration::from_secs(10);
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS change (
@@ -29,51 +31,6 @@ CREATE TABLE IF NOT EXISTS hold (
 CREATE UNIQUE INDEX IF NOT EXISTS hold_instance ON hold (gpu, start) WHERE start IS NOT NULL;
 CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL);
 ";
-
-/// The journal cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum JournalError {
-    /// No space.
-    #[error(
-        "journal `{path}`: the disk is full; nothing was changed on the GPUs for it. Free some space and run again"
-    )]
-    Full {
-        /// The file.
-        path: PathBuf,
-    },
-    /// No right to write.
-    #[error(
-        "journal `{path}`: it cannot be written; make it writable, or set HOTPOT_STATE_DIR to a folder that is"
-    )]
-    ReadOnly {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Not a database, or a damaged one.
-    #[error(
-        "journal `{path}` is damaged: {why}. Move it away and run again: hotpot then takes the GPUs as they are"
-    )]
-    Corrupt {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
-    /// Another process keeps it.
-    #[error("journal `{path}`: another hotpot has kept it for {} s; wait for it, or end it", BUSY_LIMIT.as_secs())]
-    Busy {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Anything else that SQLite says.
-    #[error("journal `{path}`: {why}")]
-    Other {
-        /// The file.
-        path: PathBuf,
-        /// What SQLite says.
-        why: String,
-    },
-}
 
 /// A change of one GPU that was written down before it was begun.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +51,11 @@ pub enum Change {
         /// Such as `exclusive-process`.
         mode: String,
     },
+    /// Length of turns, by its name.
+    Turn {
+        /// Such as `short`.
+        length: String,
+    },
     /// The control daemon of MPS.
     MpsDaemon {
         /// Running or not.
@@ -108,6 +70,7 @@ impl Change {
             Self::Layout { .. } => "layout",
             Self::MigMode { .. } => "mig-mode",
             Self::ComputeMode { .. } => "compute-mode",
+            Self::Turn { .. } => "turn",
             Self::MpsDaemon { .. } => "mps-daemon",
         }
     }
@@ -137,45 +100,6 @@ pub struct Hold {
     pub device: String,
     /// To whom.
     pub who: String,
-}
-
-/// Opens a database with the settings that all of hotpot's state has: write-ahead log, each commit on
-/// disk before it returns, readable by its owner alone.
-///
-/// # Errors
-/// [`JournalError`], which says what to do.
-pub fn open(path: &Path) -> Result<Connection, JournalError> {
-    let told = |error| told(path, error);
-    let connection = Connection::open(path).map_err(told)?;
-    connection.busy_timeout(BUSY_LIMIT).map_err(told)?;
-    let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
-    mode.map_err(told)?;
-    connection
-        .execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")
-        .map_err(told)?;
-    Ok(connection)
-}
-
-/// What SQLite says, in our words.
-pub fn told(path: &Path, error: rusqlite::Error) -> JournalError {
-    let path = path.to_owned();
-    let why = error.to_string();
-    let Some(code) = error.sqlite_error_code() else { return JournalError::Other { path, why } };
-    let system_write_failed = matches!(
-        error.sqlite_error().map(|found| found.extended_code),
-        Some(rusqlite::ffi::SQLITE_IOERR_WRITE | rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
-    );
-    if code == ErrorCode::DiskFull || system_write_failed {
-        JournalError::Full { path }
-    } else if code == ErrorCode::ReadOnly || code == ErrorCode::CannotOpen {
-        JournalError::ReadOnly { path }
-    } else if code == ErrorCode::DatabaseCorrupt || code == ErrorCode::NotADatabase {
-        JournalError::Corrupt { path, why }
-    } else if code == ErrorCode::DatabaseBusy || code == ErrorCode::DatabaseLocked {
-        JournalError::Busy { path }
-    } else {
-        JournalError::Other { path, why }
-    }
 }
 
 /// The journal of one machine.

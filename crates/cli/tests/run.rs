@@ -1,0 +1,16 @@
+//! `hotpot run` with real processes: what tasks find, how they end, what is left when something
+//! goes wrong.
+
+#[path = "run/bench.rs"]
+mod bench;
+#[path = "run/ends.rs"]
+mod ends;
+#[path = "run/faults.rs"]
+mod faults;
+#[path = "run/finds.rs"]
+mod finds;
+#[path = "run/order.rs"]
+mod order;
+#[path = "run/resume.rs"]
+mod resume;
+mod support;

@@ -1,0 +1,100 @@
+//! A run that was interrupted goes on where it stopped, however it was stopped.
+
+use crate::bench::{Bench, processes};
+
+const TASKS: usize = 12;
+
+/// An array whose tasks note each start; every third fails.
+fn script(bench: &Bench, nap: &str) {
+    bench.script(
+        "r.sbatch",
+        "--array=1-12%3\n--job-name=r\n--output=/dev/null",
+        &format!(
+            "echo $SLURM_ARRAY_TASK_ID >> begun; sleep {nap}; echo $SLURM_ARRAY_TASK_ID >> ended\n\
+             [ $((SLURM_ARRAY_TASK_ID % 3)) != 0 ]"
+        ),
+    );
+}
+
+fn lines(bench: &Bench, name: &str) -> Vec<usize> {
+    bench.read(name).lines().map(|line| line.parse().expect("an index")).collect()
+}
+
+#[test]
+fn a_killed_run_goes_on_and_repeats_nothing_that_has_ended() {
+    let bench = Bench::new("killed");
+    script(&bench, "0.15");
+    let mut run = bench.start(bench.command("run r.sbatch"));
+    bench.until("some have ended", || lines(&bench, "ended").len() >= 5);
+    run.signal("KILL");
+    run.wait();
+    bench.script("r.sbatch", "--array=1-99", "echo changed since >> begun");
+    let before = lines(&bench, "ended").len();
+    let done = bench.run("run --resume");
+    assert_eq!(done.code, 1, "{}", done.err);
+    let mut ended = lines(&bench, "ended");
+    ended.sort_unstable();
+    let mut once = ended.clone();
+    once.dedup();
+    assert_eq!(once, (1..=TASKS).collect::<Vec<_>>());
+    // One that ended while the run was being killed may not have been seen to end.
+    assert!(ended.len() - TASKS <= 3, "{before} before: {ended:?}");
+    assert!(done.out.contains("8 of 12 tasks done, 4 failed"), "{}", done.out);
+    let again = bench.run("run --resume");
+    assert!(again.err.contains("nothing is left to continue"), "{}", again.err);
+}
+
+#[test]
+fn tasks_of_a_killed_run_are_ended_before_it_goes_on() {
+    let bench = Bench::new("orphans");
+    bench.script(
+        "o.sbatch",
+        "--output=/dev/null",
+        "echo >> begun; [ $(wc -l < begun) = 2 ] && exit 0; setsid sh -c 'sleep 4005' & sleep 4005",
+    );
+    let mut run = bench.start(bench.command("run o.sbatch"));
+    bench.until("it sleeps", || processes("sleep\u{0}4005").len() >= 2);
+    run.signal("KILL");
+    run.wait();
+    let done = bench.run("run --resume");
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert_eq!(processes("sleep\u{0}4005"), Vec::<u32>::new());
+}
+
+#[test]
+fn an_interrupted_run_goes_on_and_failed_tasks_on_request() {
+    let bench = Bench::new("interrupted");
+    script(&bench, "0.1");
+    let mut run = bench.start(bench.command("run r.sbatch --simulate-gpus t4:2"));
+    bench.until("some have ended", || lines(&bench, "ended").len() >= 4);
+    run.signal("INT");
+    assert_eq!(run.wait(), 1);
+    let done = bench.run("run --resume");
+    assert!(done.out.contains("8 of 12 tasks done, 4 failed"), "{}", done.out);
+    let mut ended = lines(&bench, "ended");
+    let in_all = ended.len();
+    ended.sort_unstable();
+    ended.dedup();
+    // A shell may still come to its last line when it is told to end.
+    assert!(in_all - TASKS <= 3, "{in_all}");
+    assert_eq!(ended, (1..=TASKS).collect::<Vec<_>>());
+    let done = bench.run("run --resume --retry-failed");
+    assert!(done.out.contains("8 of 12 tasks done, 4 failed"), "{} {}", done.out, done.err);
+    assert_eq!(lines(&bench, "ended").len(), in_all + 4);
+}
+
+#[test]
+fn what_there_is_not_cannot_be_continued() {
+    let bench = Bench::new("nothing");
+    let done = bench.run("run --resume");
+    assert_eq!(done.code, 1);
+    assert!(done.err.contains("knows no run"), "{}", done.err);
+    bench.script("l.sbatch", "--output=l.txt", "echo up; sleep 4006");
+    let mut run = bench.start(bench.command("run l.sbatch"));
+    bench.until("it is up", || bench.read("l.txt") == "up\n");
+    let done = bench.run("run --resume 1");
+    assert!(done.err.contains("run 1 is still going on"), "{}", done.err);
+    run.signal("INT");
+    run.wait();
+    assert_eq!(processes("sleep\u{0}4006"), Vec::<u32>::new());
+}
