@@ -9,6 +9,7 @@ mod compare;
 mod fakes;
 mod metrics;
 mod mig;
+mod occupancy;
 mod openb;
 mod parallel;
 mod prototypes;
@@ -33,6 +34,7 @@ const HELP: &str = "cargo xtask VERB
   mig         acceptance of MIG requests against first fit and the exact optimum
   fakes       the fake driver against NVIDIA's header and programs from PyPI
   metrics     the agent's metrics read by promtool and prometheus_client; what it costs [--quick]
+  occupancy   how busy `hotpot run` keeps GPUs with short tasks, and what sharing saves [--quick]
   speed       CPU seconds and peak memory of whole runs
 
 reproduce, compare, ablate and churn read the full traces from ../shared/traces or $HOTPOT_TRACES.";
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         ["ablate", flags @ ..] => quick(flags).and_then(ablate::run),
         ["churn", flags @ ..] => quick(flags).and_then(churn::run),
         ["mig"] => mig::run(),
+        ["occupancy", flags @ ..] => quick(flags).and_then(occupancy::run),
         ["fakes"] => fakes::run(),
         ["metrics", flags @ ..] => quick(flags).and_then(metrics::run),
         ["speed"] => speed::run(),

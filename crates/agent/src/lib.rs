@@ -93,7 +93,7 @@ pub enum AgentError {
 /// metrics.
 pub fn serve(options: &Options) -> Result<(), AgentError> {
     let token = options.token_file.as_deref().map(Token::read).transpose()?;
-    if token.is_none() && !options.listen.ip().is_loopback() {
+    if is_exposed(options.listen, token.is_some()) {
         return Err(AgentError::Exposed(options.listen));
     }
     let driver = Driver::open()?;
@@ -108,6 +108,11 @@ pub fn serve(options: &Options) -> Result<(), AgentError> {
     let endpoint = Endpoint { requests: sender, names: options.names, host: host(), token };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(listen(options, endpoint, gone))
+}
+
+/// Whether others than this machine's users could read what nothing protects.
+fn is_exposed(listen: SocketAddr, with_token: bool) -> bool {
+    !with_token && !listen.ip().is_loopback()
 }
 
 /// Serves until a signal comes, or until nobody measures any more.
@@ -154,4 +159,20 @@ impl Options {
 fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_goes_without_a_token() {
+        let exposed = |address: &str, token| is_exposed(address.parse().unwrap(), token);
+        for local in ["127.0.0.1:1", "127.8.9.1:1", "[::1]:1"] {
+            assert!(!exposed(local, false) && !exposed(local, true), "{local}");
+        }
+        for open in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "[fe80::1]:1", "[::ffff:127.0.0.1]:1"] {
+            assert!(exposed(open, false) && !exposed(open, true), "{open}");
+        }
+    }
 }

@@ -96,6 +96,18 @@ fn mig_devices_and_tenants_are_told_of() {
 }
 
 #[test]
+fn a_change_of_mig_mode_changes_what_is_told() {
+    let lab = Lab::new("mode", "a100-80gb:1");
+    let agent = lab.agent(&[]);
+    let busy = || value(&agent.metrics(), "hotpot_gpu_busy_ratio", &[]);
+    assert_eq!(busy(), Some(0.0));
+    for (mig, expected) in [(true, None), (false, Some(0.0)), (true, None)] {
+        lab.edit(|state| state.gpu_mut(0)?.set_mig(mig).map(|_| ()));
+        assert_eq!(busy(), expected, "MIG mode {mig}");
+    }
+}
+
+#[test]
 fn every_metric_of_the_dashboard_is_in_the_agents_text() {
     let text = World::new("dashboard").text();
     let told: BTreeSet<&str> =

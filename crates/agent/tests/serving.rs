@@ -172,10 +172,8 @@ fn a_driver_that_hangs_holds_up_nothing_else() {
 #[test]
 fn without_a_driver_it_says_so_and_ends() {
     let lab = Lab::new("none", "h100-80gb:1");
-    let ended =
-        lab.command("agent_process").env("HOTPOT_NVML", "/nonexistent.so").output().unwrap();
-    assert_eq!(ended.status.code(), Some(7));
-    let said = String::from_utf8(ended.stderr).unwrap();
+    let (code, said) = lab.refusal(("HOTPOT_NVML", "/nonexistent.so"));
+    assert_eq!(code, Some(7));
     assert!(said.contains("/nonexistent.so"), "{said}");
 }
 
@@ -185,9 +183,8 @@ fn others_are_let_in_with_the_token_only() {
     let token = lab.folder.join("token");
     std::fs::write(&token, "0123456789abcdef\n").unwrap();
     std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let refused = lab.command("agent_process").env("LISTEN", "0.0.0.0:0").output().unwrap();
-    assert_eq!(refused.status.code(), Some(7));
-    let said = String::from_utf8(refused.stderr).unwrap();
+    let (code, said) = lab.refusal(("LISTEN", "0.0.0.0:0"));
+    assert_eq!(code, Some(7));
     assert!(said.contains("--token-file"), "{said}");
     let agent = lab.agent(&[("TOKEN_FILE", token.to_str().unwrap())]);
     assert_eq!(agent.get("/metrics", "").0, 401);

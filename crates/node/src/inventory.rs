@@ -51,7 +51,7 @@ pub struct Device {
     pub product: String,
     /// The catalogue's name of the model, such as `a100-80gb`; `None` if the catalogue lacks it.
     pub model: Option<String>,
-    /// Device memory, all of it.
+    /// Device memory, all of it; 0 where the driver does not say.
     pub memory_mib: u64,
     /// What the driver keeps of it.
     pub reserved_mib: u64,

@@ -135,11 +135,14 @@ impl Driver {
     }
 }
 
-/// Device memory, all and reserved, in MiB; none for GPUs that share the machine's memory.
+/// Device memory, all and reserved, in MiB; 0 where the driver does not say: for GPUs that share the
+/// machine's memory, and in MIG mode for anybody but root.
 fn memory(handle: &Handle<'_>) -> Result<(u64, u64), DriverError> {
     let info = handle.memory_info().map_err(DriverError::of("nvmlDeviceGetMemoryInfo_v2"));
     let info = match info {
-        Err(error) if error.is(&Fault::NotSupported) => return Ok((0, 0)),
+        Err(error) if error.is(&Fault::NotSupported) || error.is(&Fault::NoPermission) => {
+            return Ok((0, 0));
+        }
         other => other?,
     };
     Ok((info.total / MIB, info.reserved.div_ceil(MIB)))

@@ -141,10 +141,17 @@ fn mps() {
         drop(machine);
         let mut machine = open();
         machine.set_mode(&gpu, mode).expect("it is so already");
-        // A daemon that was killed is started anew when the mode is asked for again.
+        // A daemon that was killed is started anew, by looking or when the mode is asked for again.
         let tool = Mps::find().expect("the tool");
         let folder = Path::new(variable("CUDA_MPS_PIPE_DIRECTORY")).parent().expect("a folder");
         let daemon = tool.adopt(folder, Interface::V2).expect("well").expect("it runs");
+        let first = daemon.pid();
+        kill(Pid::from_raw(i32::try_from(first).expect("a pid")), Signal::SIGKILL).expect("ours");
+        let mended = machine.look_after();
+        assert!(mended.len() == 1 && mended[0].left.is_none(), "{mended:?}");
+        assert_eq!((mended[0].gpu.as_str(), machine.look_after()), (gpu.as_str(), Vec::new()));
+        let daemon = tool.adopt(folder, Interface::V2).expect("well").expect("it runs");
+        assert_ne!(daemon.pid(), first);
         let first = daemon.pid();
         kill(Pid::from_raw(i32::try_from(first).expect("a pid")), Signal::SIGKILL).expect("ours");
         machine.set_mode(&gpu, mode).expect("a new one");
@@ -157,6 +164,9 @@ fn mps() {
         });
         let refused = machine.set_mode(&gpu, SharingMode::Exclusive).expect_err("a client");
         assert!(refused.to_string().contains("4000000"), "{refused}");
+        machine.release_all("a").expect("written");
+        let restored = machine.restore().expect("written");
+        assert!(restored.left.iter().any(|(_, _, why)| why.contains("4000000")), "{restored:?}");
         edit(simulated, |state| {
             state.gpu_mut(0)?.processes.clear();
             Ok(())

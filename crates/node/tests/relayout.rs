@@ -138,6 +138,23 @@ fn mig_mode_turns_on_and_off_and_spares_what_is_in_use() {
 }
 
 #[test]
+fn a_switch_that_waits_for_a_reset_can_be_taken_back() {
+    let test = "a_switch_that_waits_for_a_reset_can_be_taken_back";
+    on_machine(test, "a100-80gb:1", |machine, driver| {
+        let uuid = machine.read().gpu(0).expect("a GPU").uuid.clone();
+        edit(machine, |state| {
+            state.gpu_mut(0)?.mig.pending = true;
+            Ok(())
+        });
+        let device = driver.inventory().expect("the driver answers").devices.remove(0);
+        let why = format!("{:?}", device.backends.mig);
+        assert!(why.contains("next reset"), "{why}");
+        mig::set_mode(driver, &uuid, false, &Holders::new()).expect("it is off");
+        assert_eq!(mig::mode(driver, &uuid).expect("asked"), Some((false, false)));
+    });
+}
+
+#[test]
 fn mig_mode_waits_for_processes() {
     on_machine("mig_mode_waits_for_processes", "a100-80gb:1", |machine, driver| {
         let uuid = machine.read().gpu(0).expect("a GPU").uuid.clone();

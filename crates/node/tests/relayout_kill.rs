@@ -258,7 +258,8 @@ fn killed_while_mig_mode_turns_on_and_off() {
     let folder = scratch.path();
     let machine = machine(&folder.join("machine"), "a100-80gb:1");
     let is_on = || {
-        let mode = machine.read().gpu(0).expect("a GPU").mig;
+        let now = fake_machine::Machine::open(machine.folder()).expect("the machine").read();
+        let mode = now.gpu(0).expect("a GPU").mig;
         assert_eq!(mode.current, mode.pending);
         mode.current
     };

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
 use crate::gpu::{Gpu, uuid_text};
-use crate::models::Architecture;
 use crate::profiles::{ComputeProfile, InstanceProfile, compute_profiles, instance_profiles};
 use crate::state::State;
 
@@ -98,8 +97,7 @@ impl Gpu {
         if self.shown().next().is_some() {
             return Ok(Some(Code::InUse));
         }
-        // Idle: Ampere is reset by the driver on the way, Hopper and newer need no reset.
-        debug_assert!(self.facts()?.architecture >= Architecture::Ampere);
+        // Idle: the driver resets an Ampere on the way; Hopper and newer need no reset.
         self.mig.current = on;
         Ok(None)
     }
@@ -283,11 +281,7 @@ impl GpuInstance {
 }
 
 /// A compute profile by number, within an instance.
-pub(crate) fn compute_profile(
-    gpu: &Gpu,
-    within: &GpuInstance,
-    id: u32,
-) -> Result<ComputeProfile, Code> {
+fn compute_profile(gpu: &Gpu, within: &GpuInstance, id: u32) -> Result<ComputeProfile, Code> {
     let profiles = compute_profiles(gpu.profile(within.profile_id)?);
     profiles.into_iter().find(|profile| profile.id == id).ok_or(Code::NotSupported)
 }

@@ -32,9 +32,15 @@ impl GpuSpec {
     /// Reads specs that commas join.
     ///
     /// # Errors
-    /// The first spec that cannot be read.
+    /// The first spec that cannot be read, or more than [`GpuSpec::GPUS_MAX`] GPUs in all.
     pub fn list(text: &str) -> Result<Vec<Self>, SpecError> {
-        text.split(',').map(str::parse).collect()
+        let specs: Vec<Self> = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
+        let count: u32 = specs.iter().map(|spec| spec.count).sum();
+        if count > Self::GPUS_MAX {
+            let problem = format!("{count} GPUs are more than {}", Self::GPUS_MAX);
+            return Err(SpecError { text: text.to_string(), problem });
+        }
+        Ok(specs)
     }
 }
 
@@ -66,8 +72,12 @@ mod tests {
         let a100 = GpuSpec { model: "a100-80gb".into(), count: 8 };
         let t4 = GpuSpec { model: "t4".into(), count: 1 };
         assert_eq!(GpuSpec::list("A100-80GB:8,t4"), Ok(vec![a100, t4]));
-        for (text, part) in [("a100-80gb:0", "1 to 64"), ("t4:x", "not a count"), ("z9:1", "l40s")]
-        {
+        for (text, part) in [
+            ("a100-80gb:0", "1 to 64"),
+            ("t4:x", "not a count"),
+            ("z9:1", "l40s"),
+            ("t4:40,a30:25", "65 GPUs"),
+        ] {
             let said = GpuSpec::list(text).unwrap_err().to_string();
             assert!(said.contains(part), "{said}");
         }

@@ -4,6 +4,7 @@
 
 mod loaded;
 
+use std::process::{Command, Stdio};
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
@@ -130,7 +131,13 @@ fn accounting_keeps_what_has_ended() {
     let Some(on) = alone("accounting_keeps_what_has_ended", "a100-80gb") else { return };
     let gpu = on.gpu(0);
     let mut stats = unsafe { std::mem::zeroed::<nvmlAccountingStats_t>() };
-    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    // Its own output, so that nobody waits for it should this test fail.
+    let mut child = Command::new("sleep")
+        .arg("60")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let pid = child.id();
     unsafe {
         assert_eq!(on.nvml.nvmlDeviceGetAccountingStats(gpu, pid, &raw mut stats), 3, "off");

@@ -15,15 +15,25 @@ fn folder(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("shared-file-{}-{name}", std::process::id()))
 }
 
+/// A process that edits, and that does not outlive the test.
+struct Editor(Child);
+
+impl Drop for Editor {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// This test program again, as a process that edits.
-fn editor(folder: &Path, edits: u32) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+fn editor(folder: &Path, edits: u32) -> Editor {
+    let started = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "editing_process", "--ignored"])
         .env(MACHINE_VARIABLE, folder)
         .env(EDITS_VARIABLE, edits.to_string())
         .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
+        .spawn();
+    Editor(started.unwrap())
 }
 
 /// Counts up in the machine; run by the tests below in processes of their own.
@@ -52,7 +62,7 @@ fn two_processes_that_edit_at_once_lose_nothing() {
     let machine = Machine::create(&folder, &GpuSpec::list("a100-80gb:2").unwrap()).unwrap();
     let children = [editor(&folder, 300), editor(&folder, 300)];
     for mut child in children {
-        assert!(child.wait().unwrap().success());
+        assert!(child.0.wait().unwrap().success());
     }
     machine.edit(|_| Ok(())).unwrap();
     assert_eq!(machine.read().gpus[0].pcie_replays, 600);
@@ -65,15 +75,14 @@ fn a_kill_in_an_edit_leaves_a_whole_file_and_no_lock() {
     let machine = Machine::create(&folder, &GpuSpec::list("a100-80gb:8").unwrap()).unwrap();
     let mut last = 0;
     for round in 0..40_u64 {
-        let mut child = editor(&folder, 0);
+        let child = editor(&folder, 0);
         let started = Instant::now();
         while machine.read().gpus[0].pcie_replays == last {
             assert!(started.elapsed() < Duration::from_secs(20), "the child does not edit");
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_micros(round * 137));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        drop(child);
         let fresh = Machine::open(&folder).expect("the file is whole");
         let state = fresh.read();
         let (count, xids) = (state.gpus[0].pcie_replays, state.xids.last().unwrap().sequence);

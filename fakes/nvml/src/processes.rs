@@ -12,7 +12,7 @@ use nvml_wrapper_sys::bindings::{
 use crate::calls::{Call, now_us, nvml};
 use crate::handles::Device;
 use crate::memory::MIB;
-use crate::pointers::{check_version, put_all, put_list, with};
+use crate::pointers::{check_version, put, put_all, put_list, with};
 
 /// What stands for no instance (`0xFFFFFFFF` in NVML).
 const NO_INSTANCE: u32 = u32::MAX;
@@ -123,18 +123,14 @@ nvml! {
             decUtil: 0,
         };
         let samples: Vec<_> = busy(call, device)?.into_iter().map(sample).collect();
-        // A null array asks how many there may be; the answer is "too small" with the count.
-        if to.is_null() && samples.is_empty() {
-            crate::pointers::put(count, 0)?;
-            return Err(Code::NotFound);
-        }
-        if to.is_null() {
-            crate::pointers::put(count, samples.len() as c_uint)?;
-            return Err(Code::InsufficientSize);
-        }
         if samples.is_empty() {
-            crate::pointers::put(count, 0)?;
+            put(count, 0)?;
             return Err(Code::NotFound);
+        }
+        // A null array asks how many there may be; the answer is "too small" with the count.
+        if to.is_null() {
+            put(count, samples.len() as c_uint)?;
+            return Err(Code::InsufficientSize);
         }
         put_list(to, count, samples)
     }

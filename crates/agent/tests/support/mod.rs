@@ -55,6 +55,17 @@ impl Lab {
         command
     }
 
+    /// Starts an agent that cannot serve: how it ends, and what it says.
+    pub(crate) fn refusal(&self, variable: (&str, &str)) -> (Option<i32>, String) {
+        let mut command = self.command("agent_process");
+        command.env(variable.0, variable.1).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let status = ended(&mut child);
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (status.code(), said)
+    }
+
     /// Starts an agent and waits until it listens.
     pub(crate) fn agent(&self, variables: &[(&str, &str)]) -> Agent {
         let mut command = self.command("agent_process");
@@ -148,17 +159,25 @@ impl Agent {
     pub(crate) fn end(mut self, signal: nix::sys::signal::Signal) -> (ExitStatus, String) {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.pid()).unwrap());
         nix::sys::signal::kill(pid, signal).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "the agent does not end");
-            std::thread::sleep(Duration::from_millis(10));
-        };
+        let status = ended(&mut self.child);
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();
         (status, rest)
+    }
+}
+
+/// Waits for a process to end; one that does not is killed, and the test fails.
+fn ended(child: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            panic!("the agent does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

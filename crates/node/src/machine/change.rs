@@ -9,7 +9,6 @@ use crate::driver::{DriverError, Fault};
 use crate::inventory::ComputeMode;
 use crate::journal::Change;
 use crate::mig::{self, Holders, Profiles, Target};
-use crate::mps::{Caps, Mps};
 use crate::time_slice::{TimeSlice, Turn};
 
 /// A change that a killed process had begun, and what became of it.
@@ -93,7 +92,7 @@ impl Machine {
                 Ok(TimeSlice::find()?.set(gpu, turn)?)
             }
             Change::MpsDaemon { on: true } => self.start_mps(gpu),
-            Change::MpsDaemon { on: false } => Ok(Mps::clear(&self.mps_folder(gpu))?),
+            Change::MpsDaemon { on: false } => self.stop_mps(gpu),
         }
     }
 
@@ -107,18 +106,6 @@ impl Machine {
             places.push((profile.ok_or_else(unknown)?, *start));
         }
         mig::carry_out(&self.driver, gpu, &profiles, &Target::Exact(places), &held)?;
-        Ok(())
-    }
-
-    fn start_mps(&mut self, gpu: &str) -> Result<(), MachineError> {
-        let mps = Mps::find()?;
-        let folder = self.mps_folder(gpu);
-        if let Ok(Some(_)) = mps.adopt(&folder, self.mps) {
-            return Ok(());
-        }
-        // What runs but is not well, or is left of one that was killed, makes room.
-        Mps::clear(&folder)?;
-        mps.start(gpu, &folder, self.mps, Caps::default())?;
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use crate::grant::Grant;
 use crate::inventory::Instance;
 use crate::memory_limit::{Cgroup, MemoryLimits};
 use crate::mig::{MigError, Target};
-use crate::mps::{Caps, Mps};
+use crate::mps::Caps;
 
 impl Machine {
     /// Makes a share real and notes who holds it. The GPU must be in the share's mode
@@ -118,12 +118,6 @@ impl Machine {
         let there = |one: &Instance| one.profile == profile && one.start == start;
         let found = instances.into_iter().find(there);
         found.ok_or_else(|| MigError::Unsteady { gpu: gpu.to_owned() }.into())
-    }
-
-    fn mps_variables(&self, gpu: &str, caps: Caps) -> Result<Vec<(String, String)>, MachineError> {
-        let daemon = Mps::find()?.adopt(&self.mps_folder(gpu), self.mps)?;
-        let none = || MachineError::refused(gpu, "no MPS daemon runs for it; set its mode again");
-        Ok(daemon.ok_or_else(none)?.variables(caps))
     }
 
     fn grant_memory(

@@ -10,6 +10,7 @@ mod grants;
 mod layout;
 mod lock;
 mod modes;
+mod mps;
 mod restore;
 
 use std::collections::BTreeMap;
@@ -21,16 +22,13 @@ use crate::inventory::Inventory;
 use crate::journal::{Hold, Journal};
 use crate::memory_limit;
 use crate::mig::Profiles;
-use crate::mps::Interface;
+use crate::mps::{Daemon, Interface};
 use crate::state_dir;
 pub use change::Resumed;
 pub use error::MachineError;
 use lock::Lock;
+pub use mps::Mended;
 pub use restore::Restored;
-
-/// Folder of MPS daemons that serve all users: the state folder of root lets nobody else in.
-const MPS_OF_ROOT: &str = "/run/hotpot/mps";
-const STATE_OF_ROOT: &str = "/var/lib/hotpot";
 
 /// How to open a machine; everything may be left to the defaults.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +51,7 @@ pub struct Machine {
     lock: Lock,
     state: PathBuf,
     mps: Interface,
+    daemons: BTreeMap<String, Daemon>,
     cgroup_parent: Option<PathBuf>,
     memory_limits: BTreeMap<String, Enforcement>,
     profiles: BTreeMap<String, Profiles>,
@@ -83,6 +82,7 @@ impl Machine {
             lock: Lock::open(&state)?,
             state,
             mps: options.mps,
+            daemons: BTreeMap::new(),
             cgroup_parent: options.cgroup_parent,
             memory_limits: BTreeMap::new(),
             profiles: BTreeMap::new(),
@@ -149,14 +149,5 @@ impl Machine {
     /// The journal cannot be written.
     pub fn release_all(&self, who: &str) -> Result<usize, MachineError> {
         Ok(self.journal.release_all(who)?)
-    }
-
-    /// The folder of a GPU's MPS daemon: short, as addresses of sockets must be.
-    fn mps_folder(&self, gpu: &str) -> PathBuf {
-        let short: String = gpu.trim_start_matches("GPU-").chars().take(8).collect();
-        if self.state == Path::new(STATE_OF_ROOT) {
-            return Path::new(MPS_OF_ROOT).join(short);
-        }
-        self.state.join("mps").join(short)
     }
 }

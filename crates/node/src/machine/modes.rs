@@ -5,11 +5,9 @@ use model::{SharingKind, SharingMode};
 use super::Machine;
 use super::error::MachineError;
 use crate::compute_mode;
-use crate::driver::{DriverError, Fault};
 use crate::inventory::ComputeMode;
 use crate::journal::Change;
 use crate::mig;
-use crate::mps::Mps;
 use crate::time_slice::Turn;
 
 /// The properties of a GPU that a sharing mode asks for.
@@ -39,7 +37,7 @@ impl Machine {
     pub fn set_mode(&mut self, gpu: &str, mode: SharingMode) -> Result<(), MachineError> {
         let wanted = Properties::of(mode.kind());
         let found = self.properties(gpu)?;
-        if wanted == found && (!wanted.mps || self.mps_is_well(gpu)) {
+        if wanted == found && (!wanted.mps || self.adopt_mps(gpu)) {
             return Ok(());
         }
         self.with_lock(|machine| machine.apply(gpu, wanted))
@@ -60,7 +58,6 @@ impl Machine {
     fn apply(&mut self, gpu: &str, wanted: Properties) -> Result<(), MachineError> {
         let found = self.properties(gpu)?;
         if found.mps && !wanted.mps {
-            self.refuse_mps_clients(gpu)?;
             self.change(gpu, &Change::MpsDaemon { on: false }, &Change::MpsDaemon { on: true })?;
         }
         if found.mig != wanted.mig {
@@ -76,7 +73,7 @@ impl Machine {
             let mode = |mode: ComputeMode| Change::ComputeMode { mode: mode.as_str().to_owned() };
             self.change(gpu, &mode(wanted.compute_mode), &mode(found.compute_mode))?;
         }
-        if wanted.mps && !self.mps_is_well(gpu) {
+        if wanted.mps && !self.adopt_mps(gpu) {
             self.change(gpu, &Change::MpsDaemon { on: true }, &Change::MpsDaemon { on: false })?;
         }
         Ok(())
@@ -96,25 +93,5 @@ impl Machine {
         let compute_mode = compute_mode::read(&device).map_err(|error| error.on(gpu))?;
         let mps = self.mps_folder(gpu).exists();
         Ok(Properties { mig, mps, compute_mode })
-    }
-
-    fn mps_is_well(&self, gpu: &str) -> bool {
-        let Ok(mps) = Mps::find() else { return false };
-        matches!(mps.adopt(&self.mps_folder(gpu), self.mps), Ok(Some(_)))
-    }
-
-    fn refuse_mps_clients(&self, gpu: &str) -> Result<(), MachineError> {
-        let call = DriverError::of("nvmlDeviceGetMPSComputeRunningProcesses_v3");
-        let clients = match self.driver.device(gpu)?.mps_running_compute_processes().map_err(call) {
-            Ok(clients) => clients,
-            Err(error) if error.is(&Fault::NotSupported) || error.is(&Fault::TooOld) => Vec::new(),
-            Err(error) => return Err(error.on(gpu).into()),
-        };
-        if clients.is_empty() {
-            return Ok(());
-        }
-        let pids: Vec<String> = clients.iter().map(|client| client.pid.to_string()).collect();
-        let why = format!("processes {} still use MPS on it", pids.join(" "));
-        Err(MachineError::refused(gpu, why))
     }
 }

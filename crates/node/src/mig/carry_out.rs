@@ -178,34 +178,41 @@ fn act(
 }
 
 /// Switches MIG mode; does nothing if it is so already. Idle instances are removed before MIG mode
-/// goes off.
+/// goes off. A switch that waits for a reset is taken back if `on` is the mode in force.
 ///
 /// # Errors
 /// [`MigError::Busy`] with the processes, [`MigError::Refused`] with the instances in use,
 /// [`MigError::NeedsReset`], [`MigError::NoMig`], and the driver's refusals.
 pub fn set_mode(driver: &Driver, uuid: &str, on: bool, held: &Holders) -> Result<(), MigError> {
-    let Some((enabled, _)) = read::mode(driver, uuid)? else {
+    let Some((enabled, pending)) = read::mode(driver, uuid)? else {
         let why = "this GPU or its driver has no MIG";
         return if on { Err(MigError::NoMig { gpu: uuid.to_owned(), why }) } else { Ok(()) };
     };
-    if enabled == on {
+    if (enabled, pending) == (on, on) {
         return Ok(());
     }
-    if enabled {
+    if enabled && !on {
         let profiles = read::profiles(driver, uuid)?;
         carry_out(driver, uuid, &profiles, &Target::Exact(Vec::new()), held)?;
     }
-    let device = driver.device(uuid)?;
-    let mut pids: Vec<u32> = read::all_processes(&device)?.iter().map(|one| one.pid).collect();
-    if !pids.is_empty() {
-        pids.sort_unstable();
-        pids.dedup();
-        return Err(MigError::Busy { gpu: uuid.to_owned(), pids });
+    if enabled != on {
+        refuse_processes(driver, uuid)?;
     }
-    let set = device.set_mig_mode(on);
+    let set = driver.device(uuid)?.set_mig_mode(on);
     set.map_err(|error| DriverError::of("nvmlDeviceSetMigMode")(error).on(uuid))?;
     match read::mode(driver, uuid)? {
         Some((enabled, _)) if enabled == on => Ok(()),
         _ => Err(MigError::NeedsReset { gpu: uuid.to_owned(), on }),
     }
+}
+
+fn refuse_processes(driver: &Driver, uuid: &str) -> Result<(), MigError> {
+    let processes = read::all_processes(&driver.device(uuid)?).map_err(|error| error.on(uuid))?;
+    let mut pids: Vec<u32> = processes.iter().map(|one| one.pid).collect();
+    if pids.is_empty() {
+        return Ok(());
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    Err(MigError::Busy { gpu: uuid.to_owned(), pids })
 }

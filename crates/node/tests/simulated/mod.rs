@@ -22,7 +22,10 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("hotpot-{name}-{}", std::process::id()));
+        // In memory where there is such a folder: the journal waits for the disk at every change.
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let path = folder.join(format!("hotpot-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a scratch folder can be made");
         Self(path)
@@ -116,7 +119,8 @@ pub(crate) fn edit(machine: &Machine, change: impl FnOnce(&mut State) -> Result<
 /// What stands on a GPU, without asking the driver: profile name, start, UUIDs of its compute
 /// instances, in order of start.
 pub(crate) fn standing(machine: &Machine, gpu: u32) -> Vec<(String, u8, Vec<String>)> {
-    let state = machine.read();
+    // Opened anew: a copy that has just been looked at may be a millisecond old.
+    let state = Machine::open(machine.folder()).expect("the machine").read();
     let found = state.gpu(gpu).expect("the GPU");
     let mut standing: Vec<(String, u8, Vec<String>)> = Vec::new();
     for instance in &found.instances {
