@@ -12,8 +12,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["model"]),
     ("formats", &["model"]),
     ("simulator", &["model", "engine"]),
-    ("cli", &["model", "engine", "formats", "simulator"]),
-    ("xtask", &["model", "engine", "formats", "simulator"]),
+    ("node", &["model"]),
+    ("agent", &["model", "node"]),
+    ("local", &["model", "engine", "formats", "node"]),
+    (
+        "cli",
+        &["model", "engine", "formats", "simulator", "node", "agent", "local", "fake-machine"],
+    ),
+    ("fake-machine", &["model"]),
+    ("fake-nvml", &["fake-machine"]),
+    ("fake-tools", &[]),
+    ("xtask", &["model", "engine", "formats", "simulator", "fake-machine"]),
 ];
 
 /// Crates without I/O, and the third-party crates that they may use (without `std`).
@@ -44,8 +53,7 @@ fn check(root: &Path) -> Vec<String> {
     let mut complaints = Vec::new();
     let architecture = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
     for folder in crate_folders(root) {
-        let name =
-            folder.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        let name = package(&folder);
         if !architecture.contains(&format!("`{}`", relative(root, &folder))) {
             complaints.push(format!(
                 "{name}: ARCHITECTURE.md does not mention `{}`",
@@ -67,8 +75,18 @@ fn check(root: &Path) -> Vec<String> {
 fn crate_folders(root: &Path) -> Vec<PathBuf> {
     let mut folders = vec![root.join("xtask")];
     folders.extend(entries(&root.join("crates")));
+    folders.extend(entries(&root.join("fakes")));
     folders.retain(|folder| folder.join("Cargo.toml").exists());
     folders
+}
+
+/// The name in a crate's manifest; its folder's, if that has none.
+fn package(folder: &Path) -> String {
+    let text = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+    let manifest: toml::Table = text.parse().unwrap_or_default();
+    let named = manifest.get("package").and_then(|package| package.get("name"));
+    let of_folder = || folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    named.and_then(toml::Value::as_str).map(str::to_string).or_else(of_folder).unwrap_or_default()
 }
 
 /// Compares a manifest with the table of arrows.

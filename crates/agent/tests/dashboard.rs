@@ -54,7 +54,7 @@ impl World {
     fn publish(&self) {
         let start = |pid| Procfs::default().facts(pid).expect("it runs").start_ticks;
         let (pid, own) = (self.of_run.pid(), std::process::id());
-        let task = LiveTask { task: "7".into(), pid, start_ticks: start(pid) };
+        let task = LiveTask { task: "7".into(), pid, start_ticks: start(pid), shares: Vec::new() };
         let run =
             LiveRun { run: "night".into(), pid: own, start_ticks: start(own), tasks: vec![task] };
         run.publish(&folder(&self.lab.state())).expect("a state folder");

@@ -54,7 +54,7 @@ pub(crate) fn machine(asked: Option<&str>) -> Result<Option<Simulated>, Failure>
     let made = make(&folder, &gpus, &parts);
     let machine = Simulated { folder };
     made.map_err(|error| failure(&machine.folder, &error.to_string()))?;
-    screen::note("GPUs are simulated: tasks really run, but nothing is computed on a GPU");
+    screen::note("GPUs are simulated: what runs really runs, but computes nothing on a GPU");
     let error = again(&machine.folder);
     Err(failure(&machine.folder, &error.to_string()))
 }

@@ -5,6 +5,7 @@
 //! caught as a child that the kernel hands to us (we are its subreaper) and known by the variables
 //! it was started with.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ use nix::unistd::Pid;
 
 /// Folder of all our cgroups, below the one that we are in.
 const OURS: &str = "hotpot";
+/// Folder of the cgroups in it that carry memory caps.
+const CAPPED: &str = "capped";
 /// Where cgroup v2 is mounted: alone, or beside v1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
@@ -22,6 +25,8 @@ const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 pub struct Containment {
     run: String,
     folder: Option<PathBuf>,
+    /// Cgroups that others made for tasks, to hold a memory cap.
+    given: BTreeMap<String, PathBuf>,
     emptied: Vec<PathBuf>,
 }
 
@@ -32,7 +37,7 @@ impl Containment {
     pub fn new(run: String) -> Self {
         let folder = parent().map(|parent| parent.join(OURS).join(&run));
         let folder = folder.filter(|folder| fs::create_dir_all(folder).is_ok());
-        Self { run, folder, emptied: Vec::new() }
+        Self { run, folder, given: BTreeMap::new(), emptied: Vec::new() }
     }
 
     /// Whether a task cannot get away, or only as far as the kernel tells us of it.
@@ -41,7 +46,12 @@ impl Containment {
     }
 
     /// Makes a task's cgroup; the file that its process is to write itself into.
-    pub fn prepare(&mut self, task: &str) -> Option<File> {
+    ///
+    /// * `given` — the cgroup that it has already, if it has.
+    pub fn prepare(&mut self, task: &str, given: Option<&Path>) -> Option<File> {
+        if let Some(given) = given {
+            self.given.insert(task.to_string(), given.to_path_buf());
+        }
         let folder = self.of(task)?;
         match fs::create_dir(&folder) {
             Ok(()) => {}
@@ -82,7 +92,8 @@ impl Containment {
 
     /// Takes a finished task's cgroup away.
     pub fn clear(&mut self, task: &str) {
-        if let Some(folder) = self.of(task) {
+        let given = self.given.remove(task).is_some();
+        if let Some(folder) = self.of(task).filter(|_| !given) {
             self.emptied.push(folder);
         }
         // The kernel may need a moment after the last process.
@@ -102,6 +113,9 @@ impl Containment {
     }
 
     fn of(&self, task: &str) -> Option<PathBuf> {
+        if let Some(given) = self.given.get(task) {
+            return Some(given.clone());
+        }
         self.folder.as_ref().map(|folder| folder.join(task))
     }
 
@@ -125,6 +139,12 @@ pub fn name(run: i64, pid: u32) -> String {
     format!("{run}.{pid}")
 }
 
+/// Where cgroups with a memory cap can be made; `None` if this process can make none.
+pub fn for_caps() -> Option<PathBuf> {
+    let folder = parent()?.join(OURS).join(CAPPED);
+    fs::create_dir_all(&folder).ok().map(|()| folder)
+}
+
 /// Ends what a run that was killed has left behind; says how many tasks that were.
 ///
 /// * `leaders` — first processes of its tasks, with their start in clock ticks since boot.
@@ -140,9 +160,12 @@ pub fn sweep(run: &str, leaders: &[(u32, u64)]) -> usize {
         let _ = kill(pid, Signal::SIGKILL);
         found += 1;
     }
-    if let Some(parent) = parent() {
-        remove(&parent.join(OURS).join(run));
-    }
+    let Some(ours) = parent().map(|parent| parent.join(OURS)) else { return found };
+    remove(&ours.join(run));
+    let capped = fs::read_dir(ours.join(CAPPED)).into_iter().flatten().flatten();
+    let prefix = format!("{}-", run.replace('.', "-"));
+    let of_run = capped.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+    of_run.for_each(|entry| remove(&entry.path()));
     found
 }
 

@@ -1,12 +1,18 @@
 //! The GPUs of a run: which it may use, and making real on them what the engine decides.
 
+use std::time::{Duration, Instant};
+
 use model::{Gpu, Share, SharingMode};
 use node::grant::Grant;
 use node::inventory::Device;
-use node::machine::Machine;
+use node::machine::{Machine, MachineError, Mended};
 
+use crate::containment::start_ticks_of;
 use crate::error::RunError;
 use crate::gpu_lock::{self, GpuLock};
+
+/// Time between two looks at MPS daemons: each asks the daemon through a program.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// What can be done if all GPUs are in use.
 pub const BUSY_WAY_OUT: &str = "wait for GPUs with --wait, or choose others with --devices";
@@ -16,6 +22,7 @@ pub const BUSY_WAY_OUT: &str = "wait for GPUs with --wait, or choose others with
 pub struct Devices {
     machine: Option<Machine>,
     list: Vec<Managed>,
+    looked: Option<Instant>,
 }
 
 /// What went wrong with a GPU while a run goes on.
@@ -59,6 +66,7 @@ impl Devices {
     /// The driver fails, a GPU that was named is not there or is used by another run, or all are.
     pub fn of(mut machine: Machine, choice: &Choice) -> Result<(Self, Vec<String>), RunError> {
         let refuse = |error: &dyn std::error::Error| RunError::Gpus(error.to_string());
+        forget_the_dead(&machine).map_err(|error| refuse(&error))?;
         let inventory = machine.inventory().map_err(|error| refuse(&error))?;
         let engine = inventory.to_engine().map_err(|error| refuse(&error))?;
         let found: Vec<(&Device, Gpu)> =
@@ -150,7 +158,21 @@ impl Devices {
     /// Looks after what divides the GPUs and sets up again what has failed, by GPU in the engine's
     /// order.
     pub fn troubles(&mut self) -> Vec<(u8, Trouble)> {
-        Vec::new()
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+            return Vec::new();
+        }
+        self.looked = Some(Instant::now());
+        let Some(machine) = &mut self.machine else { return Vec::new() };
+        let list = &self.list;
+        let trouble = |mended: Mended| {
+            let at = list.iter().position(|managed| managed.uuid == mended.gpu)?;
+            let trouble = match mended.left {
+                None => Trouble::Repaired(format!("MPS is up again ({})", mended.why)),
+                Some(left) => Trouble::Lost(format!("MPS is down ({}): {left}", mended.why)),
+            };
+            Some((u8::try_from(at).ok()?, trouble))
+        };
+        machine.look_after().into_iter().filter_map(trouble).collect()
     }
 
     /// Puts everything back as it was before the run; says what could not be.
@@ -192,6 +214,18 @@ fn take(
     }
     let lock = gpu_lock::take(&device.uuid, who)?;
     Ok(lock.map_err(|holder| format!("GPU {index} is used by {holder}")))
+}
+
+/// Takes back what runs hold that were killed: a holder is named after its run's process.
+fn forget_the_dead(machine: &Machine) -> Result<(), MachineError> {
+    for hold in machine.holds()? {
+        let run = hold.who.split('/').next().unwrap_or_default();
+        let pid = run.rsplit_once('.').and_then(|(_, pid)| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| start_ticks_of(pid).is_none()) {
+            machine.release_all(&hold.who)?;
+        }
+    }
+    Ok(())
 }
 
 /// A GPU that is in MIG mode starts out in it.

@@ -1,6 +1,6 @@
 //! Telling other programs on this machine which process belongs to which task.
 
-use node::live::{LiveRun, LiveTask};
+use node::live::{LiveRun, LiveShare, LiveTask};
 
 use crate::containment::start_ticks_of;
 use crate::runner::Runner;
@@ -13,6 +13,7 @@ impl Runner<'_> {
             task: live.label.clone(),
             pid: live.pid,
             start_ticks: live.start_ticks,
+            shares: live.grants.iter().map(|(_, grant)| LiveShare::of(grant)).collect(),
         };
         let run = LiveRun {
             run: self.around.run.clone(),

@@ -135,7 +135,8 @@ impl Runner<'_> {
             // A second start of a task must not wipe out what the first one said.
             append: posted.job.launch.append || self.work.tasks[id].attempts > 1,
         };
-        let cgroup = self.containment.prepare(&self.work.label(id));
+        let given = grants.iter().find_map(|(_, grant)| grant.cgroup.as_deref());
+        let cgroup = self.containment.prepare(&self.work.label(id), given);
         process::start(&start, cgroup.as_ref())
     }
 

@@ -8,7 +8,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use model::{Share, SharingKind};
 use serde::{Deserialize, Serialize};
+
+use crate::grant::Grant;
 
 /// Files read at once; older ones beyond that are left out.
 const RUNS_MAX: usize = 1_000;
@@ -38,6 +41,49 @@ pub struct LiveTask {
     pub pid: u32,
     /// When that started, in clock ticks since boot.
     pub start_ticks: u64,
+    /// What it holds of GPUs.
+    #[serde(default)]
+    pub shares: Vec<LiveShare>,
+}
+
+/// What a running task holds of one GPU, for whoever shows it; nothing is decided by it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveShare {
+    /// UUID of the physical GPU.
+    pub gpu: String,
+    /// Name of the way in which it is shared ([`SharingKind::as_str`]).
+    pub kind: String,
+    /// Device memory that it was given; 0 for a whole GPU, or no cap. An instance has its own.
+    pub memory_mib: u64,
+    /// First memory slice, of an instance.
+    pub start: Option<u8>,
+    /// How hard the memory cap holds: `hard`, `cooperative` or `absent`.
+    pub enforcement: String,
+}
+
+impl LiveShare {
+    /// What a grant gives.
+    pub fn of(grant: &Grant) -> Self {
+        let (memory_mib, start) = match grant.share {
+            Share::Exclusive => (0, None),
+            Share::TimeSlice { memory_mib }
+            | Share::Mps { memory_mib, .. }
+            | Share::MemoryCapped { memory_mib, .. } => (memory_mib, None),
+            Share::Mig { start, .. } => (0, Some(start)),
+        };
+        Self {
+            gpu: grant.gpu.clone(),
+            kind: grant.kind().as_str().to_owned(),
+            memory_mib,
+            start,
+            enforcement: grant.memory.as_str().to_owned(),
+        }
+    }
+
+    /// The way in which it is shared; `None` for a name that is none.
+    pub fn sharing(&self) -> Option<SharingKind> {
+        SharingKind::parse(&self.kind)
+    }
 }
 
 /// A published run and the user who vouches for it.
@@ -125,7 +171,7 @@ mod tests {
     }
 
     fn run(name: &str) -> LiveRun {
-        let task = LiveTask { task: "1".into(), pid: 12, start_ticks: 34 };
+        let task = LiveTask { task: "1".into(), pid: 12, start_ticks: 34, shares: Vec::new() };
         LiveRun { run: name.into(), pid: 10, start_ticks: 30, tasks: vec![task] }
     }
 

@@ -159,7 +159,7 @@ mod tests {
         }
 
         fn task(&self, pid: u32, start_ticks: u64) -> &Self {
-            let task = LiveTask { task: "t".into(), pid, start_ticks };
+            let task = LiveTask { task: "t".into(), pid, start_ticks, shares: Vec::new() };
             let run = LiveRun { run: "r".into(), pid: 1, start_ticks: 1, tasks: vec![task] };
             run.publish(&live::folder(&self.0)).unwrap();
             self

@@ -103,7 +103,11 @@ fn devices(
     let mut told = false;
     loop {
         let state = simulated.map_or(state, Simulated::folder).to_path_buf();
-        let machine = Machine::open(MachineOptions { state: Some(state), ..Default::default() });
+        let machine = Machine::open(MachineOptions {
+            state: Some(state),
+            cgroup_parent: local::containment::for_caps(),
+            ..Default::default()
+        });
         let found = machine
             .map_err(no_machine)
             .and_then(|machine| Devices::of(machine, &choice).map_err(refused));

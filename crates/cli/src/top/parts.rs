@@ -2,30 +2,55 @@
 
 use std::collections::BTreeMap;
 
+use model::SharingKind;
 use node::inventory::{Device, Mig};
+use node::live::LiveShare;
 use node::sample::{GpuSample, InstanceSample, ProcessSample};
 use node::tenant::Tenant;
 use simulator::report::harmless;
 
 use super::pot::{Class, Part};
 
-/// Tenants side by side, each as wide as the memory it uses.
-pub(super) fn tenants(gpu: &GpuSample) -> Vec<Part> {
+/// What a task holds of a GPU, whether or not it uses it already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) tenant: Tenant,
+    pub(super) share: LiveShare,
+}
+
+/// Tenants side by side, each as wide as the memory that it was given, else as what it uses.
+pub(super) fn tenants(gpu: &GpuSample, held: &[&Held]) -> Vec<Part> {
     let total = gpu.memory_total_bytes.filter(|total| *total > 0);
+    let shares: BTreeMap<&Tenant, &LiveShare> =
+        held.iter().map(|held| (&held.tenant, &held.share)).collect();
+    let mut groups = distinct(gpu.processes.iter());
+    for tenant in shares.keys().copied() {
+        groups.entry(tenant).or_default();
+    }
     let mut at = 0.0;
     let part = |(tenant, processes): (&Tenant, Vec<&ProcessSample>)| {
         let mut part = occupied(&[tenant], &processes);
-        part.room_bytes = part.used_bytes;
-        let wide = part.used_bytes.zip(total).map_or(0.0, |(used, total)| ratio(used, total));
+        let share = shares.get(tenant).copied();
+        part.room_bytes = share.and_then(|share| given(share, total)).or(part.used_bytes);
+        part.enforcement = share.map(|share| share.enforcement.clone());
+        let wide = part.room_bytes.zip(total).map_or(0.0, |(room, total)| ratio(room, total));
         (part.from, part.to) = (at, f64::min(at + wide, 1.0));
         at = part.to;
         part
     };
-    distinct(gpu.processes.iter()).into_iter().map(part).collect()
+    groups.into_iter().map(part).collect()
+}
+
+/// Memory that a share gives; `None` for one without a cap.
+fn given(share: &LiveShare, total: Option<u64>) -> Option<u64> {
+    match share.sharing() {
+        Some(SharingKind::Exclusive) => total,
+        _ => Some(share.memory_mib.checked_mul(1 << 20)?).filter(|bytes| *bytes > 0),
+    }
 }
 
 /// Instances at their memory slices; those without a MIG device too, for their room is taken.
-pub(super) fn instances(device: Option<&Device>, gpu: &GpuSample) -> Vec<Part> {
+pub(super) fn instances(device: Option<&Device>, gpu: &GpuSample, held: &[&Held]) -> Vec<Part> {
     let mig = device.and_then(|device| device.mig.as_ref());
     let known = |number: u32| gpu.instances.iter().any(|found| found.gpu_instance == number);
     let bare = mig.into_iter().flat_map(|mig| {
@@ -38,7 +63,15 @@ pub(super) fn instances(device: Option<&Device>, gpu: &GpuSample) -> Vec<Part> {
         })
     });
     let all = gpu.instances.iter().cloned().chain(bare);
-    let mut parts: Vec<Part> = all.map(|instance| part_of_instance(mig, gpu, &instance)).collect();
+    let part = |instance: InstanceSample| {
+        let mut part = part_of_instance(mig, gpu, &instance);
+        let holder = held.iter().find(|held| held.share.start == Some(instance.start));
+        if let (Class::Empty, Some(holder)) = (part.class, holder) {
+            (part.label, part.class) = (label(&holder.tenant), class(&holder.tenant));
+        }
+        part
+    };
+    let mut parts: Vec<Part> = all.map(part).collect();
     parts.sort_by(|one, other| one.from.total_cmp(&other.from));
     parts
 }
@@ -57,6 +90,7 @@ fn part_of_instance(mig: Option<&Mig>, gpu: &GpuSample, instance: &InstanceSampl
         to,
         room_bytes: instance.memory_total_bytes,
         used_bytes: instance.memory_used_bytes,
+        enforcement: Some("hard".into()),
         ..occupied(&tenants.into_keys().collect::<Vec<_>>(), &processes)
     }
 }
@@ -91,6 +125,7 @@ fn occupied(tenants: &[&Tenant], processes: &[&ProcessSample]) -> Part {
         from: 0.0,
         to: 0.0,
         room_bytes: None,
+        enforcement: None,
         used_bytes: (!memory.is_empty()).then(|| memory.iter().sum()),
         sm_ratio: (!sm.is_empty()).then(|| sm.iter().sum()),
         processes: processes.len(),

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 
+use model::SharingKind;
 use node::backend::Backends;
 use node::inventory::{ComputeMode, Device, Inventory};
 use node::sample::{GpuSample, ProcessSample, Sample};
 use serde::Serialize;
 use simulator::report::harmless;
 
-use super::parts;
+use super::parts::{self, Held};
 
 /// One GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -53,6 +54,10 @@ pub(super) enum Sharing {
     Mps,
     /// One process at a time may use it.
     Exclusive,
+    /// Under caps that the driver holds on each tenant's cgroup.
+    MemoryCapped,
+    /// Tenants take turns.
+    TimeSlice,
     /// Several tenants, and nothing between them.
     Shared,
     /// One tenant; nothing keeps others away.
@@ -68,6 +73,8 @@ impl Sharing {
             Self::Mig => "mig",
             Self::Mps => "mps",
             Self::Exclusive => "exclusive",
+            Self::MemoryCapped => "capped",
+            Self::TimeSlice => "turns",
             Self::Shared => "shared",
             Self::Single => "single",
             Self::Idle => "idle",
@@ -77,9 +84,9 @@ impl Sharing {
     /// How hard it separates tenants.
     fn enforcement(self) -> &'static str {
         match self {
-            Self::Mig | Self::Exclusive => "hard",
+            Self::Mig | Self::Exclusive | Self::MemoryCapped => "hard",
             Self::Mps => "cooperative",
-            Self::Shared | Self::Single => "none",
+            Self::TimeSlice | Self::Shared | Self::Single => "none",
             Self::Lost | Self::Idle => "–",
         }
     }
@@ -99,6 +106,8 @@ pub(super) struct Part {
     /// Memory it may use: that of its instance, else what it uses.
     pub(super) room_bytes: Option<u64>,
     pub(super) used_bytes: Option<u64>,
+    /// How hard its memory cap holds, where it has one.
+    pub(super) enforcement: Option<String>,
     /// Part of the GPU's SM time of its processes, 0 to 1.
     pub(super) sm_ratio: Option<f64>,
     pub(super) processes: usize,
@@ -121,19 +130,32 @@ pub(super) enum Class {
 /// All pots of a machine, in the driver's order.
 ///
 /// * `mps` — UUIDs of GPUs that an MPS daemon serves.
-pub(super) fn pots(inventory: &Inventory, sample: &Sample, mps: &BTreeSet<String>) -> Vec<Pot> {
-    let pot = |gpu: &GpuSample| pot(inventory.device(&gpu.uuid), gpu, mps.contains(&gpu.uuid));
+/// * `held` — what tasks of this machine's runs hold.
+pub(super) fn pots(
+    inventory: &Inventory,
+    sample: &Sample,
+    mps: &BTreeSet<String>,
+    held: &[Held],
+) -> Vec<Pot> {
+    let pot = |gpu: &GpuSample| {
+        let held: Vec<&Held> = held.iter().filter(|held| held.share.gpu == gpu.uuid).collect();
+        pot(inventory.device(&gpu.uuid), gpu, mps.contains(&gpu.uuid), &held)
+    };
     sample.gpus.iter().map(pot).collect()
 }
 
-fn pot(device: Option<&Device>, gpu: &GpuSample, mps: bool) -> Pot {
-    let sharing = sharing(device, gpu, mps);
+fn pot(device: Option<&Device>, gpu: &GpuSample, mps: bool, held: &[&Held]) -> Pot {
+    let sharing = sharing(device, gpu, mps, held);
     let parts = match sharing {
         Sharing::Lost => Vec::new(),
-        Sharing::Mig => parts::instances(device, gpu),
-        Sharing::Mps | Sharing::Exclusive | Sharing::Shared | Sharing::Single | Sharing::Idle => {
-            parts::tenants(gpu)
-        }
+        Sharing::Mig => parts::instances(device, gpu, held),
+        Sharing::Mps
+        | Sharing::Exclusive
+        | Sharing::MemoryCapped
+        | Sharing::TimeSlice
+        | Sharing::Shared
+        | Sharing::Single
+        | Sharing::Idle => parts::tenants(gpu, held),
     };
     let engine = || gpu.profile.and_then(|profile| profile.engine_ratio);
     let named = |device: &Device| device.model.clone().unwrap_or_else(|| device.product.clone());
@@ -158,9 +180,13 @@ fn pot(device: Option<&Device>, gpu: &GpuSample, mps: bool) -> Pot {
 }
 
 /// Without a daemon that can be seen, several processes in exclusive mode still mean MPS.
-fn sharing(device: Option<&Device>, gpu: &GpuSample, mps: bool) -> Sharing {
+fn sharing(device: Option<&Device>, gpu: &GpuSample, mps: bool, held: &[&Held]) -> Sharing {
+    let kind = held.iter().find_map(|held| held.share.sharing());
     let mode = device.map(|device| device.compute_mode).unwrap_or_default();
     let several = parts::distinct(gpu.processes.iter()).len() > 1;
+    if let (false, None | Some(false), Some(kind)) = (gpu.lost, gpu.mig_enabled, kind) {
+        return granted(kind);
+    }
     match (gpu.lost, gpu.mig_enabled, mode, gpu.processes.len()) {
         (true, ..) => Sharing::Lost,
         (false, Some(true), ..) => Sharing::Mig,
@@ -170,6 +196,17 @@ fn sharing(device: Option<&Device>, gpu: &GpuSample, mps: bool) -> Sharing {
         (false, _, ComputeMode::Default | ComputeMode::Prohibited, 0) => Sharing::Idle,
         (false, _, ComputeMode::Default | ComputeMode::Prohibited, _) if several => Sharing::Shared,
         (false, _, ComputeMode::Default | ComputeMode::Prohibited, _) => Sharing::Single,
+    }
+}
+
+/// The mode of a GPU on which a share of this kind has been granted.
+fn granted(kind: SharingKind) -> Sharing {
+    match kind {
+        SharingKind::Exclusive => Sharing::Exclusive,
+        SharingKind::TimeSlice => Sharing::TimeSlice,
+        SharingKind::Mps => Sharing::Mps,
+        SharingKind::Mig => Sharing::Mig,
+        SharingKind::MemoryCapped => Sharing::MemoryCapped,
     }
 }
 

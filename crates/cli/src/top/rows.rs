@@ -100,6 +100,8 @@ impl Columns {
             Sharing::Mig
             | Sharing::Mps
             | Sharing::Exclusive
+            | Sharing::MemoryCapped
+            | Sharing::TimeSlice
             | Sharing::Shared
             | Sharing::Single
             | Sharing::Idle => bar(pot, self.width.saturating_sub(INDENT + 1)),

@@ -23,6 +23,7 @@ pub(super) fn part(label: &str, from: f64, to: f64, used: f64) -> Part {
         to,
         room_bytes: Some(1000),
         used_bytes: Some((used * 1000.0) as u64),
+        enforcement: None,
         sm_ratio: None,
         processes: 1,
     }
@@ -36,7 +37,7 @@ pub(super) fn pot(parts: Vec<Part>) -> Pot {
 
 /// The pots of [`inventory`] and [`sample`].
 pub(super) fn machine() -> Vec<Pot> {
-    pots(&inventory(), &sample(), &BTreeSet::new())
+    pots(&inventory(), &sample(), &BTreeSet::new(), &[])
 }
 
 pub(super) fn picture() -> Picture {

@@ -1,10 +1,15 @@
 //! Whole screens, drawn into memory and read as text.
 
+use std::collections::BTreeSet;
+
+use node::live::LiveShare;
+use node::tenant::Tenant;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 
 use super::draw::draw;
+use super::parts::Held;
 use super::pot::{Class, Sharing, pots};
 use super::sample_machine::{inventory, machine, picture, sample};
 use super::view::View;
@@ -48,9 +53,39 @@ fn instances_stand_at_their_slices() {
 #[test]
 fn a_daemon_that_serves_a_gpu_means_mps() {
     let served = std::iter::once("GPU-3".to_string()).collect();
-    let pots = pots(&inventory(), &sample(), &served);
+    let pots = pots(&inventory(), &sample(), &served, &[]);
     assert_eq!((pots[3].sharing, pots[3].enforcement), (Sharing::Mps, "cooperative"));
     assert_eq!(pots[4].sharing, Sharing::Idle);
+}
+
+/// What was given counts, not what is used; and one that uses nothing yet is there too.
+#[test]
+fn tasks_are_as_wide_as_what_they_were_given() {
+    let held = |task: &str, gpu: &str, kind: &str, memory_mib: u64, start: Option<u8>| Held {
+        tenant: Tenant::Task { run: "embed".into(), task: task.into() },
+        share: LiveShare {
+            gpu: gpu.into(),
+            kind: kind.into(),
+            memory_mib,
+            start,
+            enforcement: "cooperative".into(),
+        },
+    };
+    let held = [
+        held("0", "GPU-1", "mps", 8192, None),
+        held("idle", "GPU-1", "mps", 20_480, None),
+        held("instance", "GPU-0", "mig", 0, Some(4)),
+        held("all", "GPU-4", "exclusive", 0, None),
+    ];
+    let pots = pots(&inventory(), &sample(), &BTreeSet::new(), &held);
+    let wide = |gpu: usize, name: &str| {
+        let part = pots[gpu].parts.iter().find(|part| part.label == name).expect("a part");
+        ((part.to - part.from) * 80.0).round()
+    };
+    assert_eq!((wide(1, "embed/0"), wide(1, "embed/1"), wide(1, "embed/idle")), (8.0, 4.0, 20.0));
+    assert_eq!((wide(0, "embed/instance"), wide(4, "embed/all")), (20.0, 80.0));
+    let modes = (pots[1].sharing, pots[4].sharing, pots[0].sharing);
+    assert_eq!(modes, (Sharing::Mps, Sharing::Exclusive, Sharing::Mig));
 }
 
 #[test]

@@ -2,17 +2,21 @@
 //! answering does not take the screen with it.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use node::driver::{Driver, DriverError};
 use node::inventory::Inventory;
+use node::live::{self, LiveTask, Published};
 use node::mps;
+use node::procfs::Procfs;
 use node::sample::Sample;
 use node::sampler::{PROFILE_PERIOD, Sampler};
-use node::tenant::Tenants;
+use node::tenant::{Tenant, Tenants};
 
+use super::parts::Held;
 use super::{Picture, pot};
 
 /// How long the driver has for its first answer.
@@ -97,7 +101,7 @@ fn measure(interval: Duration, sender: &SyncSender<Round>) -> Result<(), DriverE
             (inventory, served) = (driver.inventory()?, mps::served_gpus());
             read = Instant::now();
         }
-        let round = round.map(|sample| picture(&inventory, &sample, &served));
+        let round = round.map(|sample| picture(&inventory, &sample, &served, &held(&state)));
         if sender.send(round.map_err(|error| error.to_string())).is_err() {
             return Ok(());
         }
@@ -105,11 +109,33 @@ fn measure(interval: Duration, sender: &SyncSender<Round>) -> Result<(), DriverE
     }
 }
 
-fn picture(inventory: &Inventory, sample: &Sample, served: &BTreeSet<String>) -> Picture {
+/// What tasks hold that are really running.
+fn held(state: &Path) -> Vec<Held> {
+    let procfs = Procfs::default();
+    let runs = |task: &LiveTask| {
+        procfs.facts(task.pid).is_some_and(|facts| facts.start_ticks == task.start_ticks)
+    };
+    let mut held = Vec::new();
+    for Published { run, .. } in live::published(&live::folder(state)) {
+        for task in run.tasks.into_iter().filter(runs) {
+            let tenant = Tenant::Task { run: run.run.clone(), task: task.task };
+            let with = |share| Held { tenant: tenant.clone(), share };
+            held.extend(task.shares.into_iter().map(with));
+        }
+    }
+    held
+}
+
+fn picture(
+    inventory: &Inventory,
+    sample: &Sample,
+    served: &BTreeSet<String>,
+    held: &[Held],
+) -> Picture {
     Picture {
         at_ms: sample.at_ms,
         simulated: std::env::var_os("HOTPOT_FAKE_MACHINE").is_some(),
         driver: inventory.driver.clone(),
-        pots: pot::pots(inventory, sample, served),
+        pots: pot::pots(inventory, sample, served, held),
     }
 }

@@ -70,6 +70,23 @@ fn tasks_on_a_lost_gpu_are_run_again_on_another() {
 }
 
 #[test]
+fn a_killed_mps_daemon_is_started_anew() {
+    let bench = Bench::new("mps");
+    bench.script(
+        "m.sbatch",
+        "--gpu-mem=2G\n--gpu-share=mps\n--job-name=m\n--output=m.txt",
+        "daemon() { grep -lsz CUDA_MPS_PIPE_DIRECTORY=$CUDA_MPS_PIPE_DIRECTORY /proc/[0-9]*/environ 2>/dev/null |\n\
+         cut -d/ -f3 | while read -r pid; do grep -qs nvidia-cuda-mps /proc/$pid/comm && echo $pid; done; }\n\
+         echo first; [ $SLURM_RESTART_COUNT = 1 ] && exit 0\n\
+         kill -9 $(daemon); sleep 0.1; until [ -n \"$(daemon)\" ]; do sleep 0.1; done; exit 1",
+    );
+    let done = bench.run("run m.sbatch --simulate-gpus a100-80gb:1");
+    assert!(done.err.contains("MPS is up again"), "{}", done.err);
+    assert!(done.err.contains("m is started again"), "{}", done.err);
+    assert_eq!((done.code, bench.read("m.txt").as_str()), (0, "first\nfirst\n"), "{}", done.err);
+}
+
+#[test]
 fn an_xid_is_told_and_a_fatal_one_sets_the_gpu_aside() {
     let bench = Bench::new("xid");
     let shown = bench.machine("a100-80gb:1");

@@ -1,6 +1,7 @@
 //! What a task finds: its index, Slurm's variables, its GPU, its folder and its files.
 
 use crate::bench::Bench;
+use crate::support::skip;
 
 #[test]
 fn an_array_finds_its_indices_and_its_gpus() {
@@ -87,6 +88,26 @@ fn shares_of_a_gpu_come_with_caps_and_instances_with_their_own_device() {
     // A context's memory is booked on top of what was asked for.
     assert!(capped.starts_with("20 0=") && capped.ends_with("pipe\n"), "{capped}");
     assert_eq!(bench.read("g.txt"), "MIG-\n");
+}
+
+#[test]
+fn a_memory_cap_holds_a_task_in_a_cgroup_of_its_own() {
+    let bench = Bench::new("capped");
+    bench.script(
+        "c.sbatch",
+        "--array=1-4\n--gpu-mem=2G\n--output=%a.txt",
+        "grep ^0:: /proc/self/cgroup; echo $SLURM_JOB_GPUS",
+    );
+    let done = bench.run("run c.sbatch --simulate-gpus a100-80gb:4");
+    assert_eq!(done.code, 0, "{}", done.err);
+    let texts: Vec<String> = (1..=4).map(|index| bench.read(&format!("{index}.txt"))).collect();
+    if !std::path::Path::new("/sys/fs/cgroup/unified").exists() && !texts[0].contains("hotpot") {
+        return skip("no cgroup v2 that can be written: memory caps are not on offer");
+    }
+    for text in &texts {
+        assert!(text.contains("/hotpot/capped/1-"), "{text}");
+        assert!(text.ends_with("\n0\n"), "all four fit on the first GPU: {text}");
+    }
 }
 
 #[test]
