@@ -7,6 +7,7 @@ mod bless;
 mod churn;
 mod compare;
 mod fakes;
+mod install;
 mod metrics;
 mod mig;
 mod occupancy;
@@ -34,6 +35,7 @@ const HELP: &str = "cargo xtask VERB
   mig         acceptance of MIG requests against first fit and the exact optimum
   fakes       the fake driver against NVIDIA's header and programs from PyPI
   metrics     the agent's metrics read by promtool and prometheus_client; what it costs [--quick]
+  install     build hotpot and put it under a PREFIX, such as ~/.local or /usr/local
   occupancy   how busy `hotpot run` keeps GPUs with short tasks, and what sharing saves [--quick]
   speed       CPU seconds and peak memory of whole runs
 
@@ -59,6 +61,8 @@ fn main() -> ExitCode {
         ["ablate", flags @ ..] => quick(flags).and_then(ablate::run),
         ["churn", flags @ ..] => quick(flags).and_then(churn::run),
         ["mig"] => mig::run(),
+        ["install", prefix] => install::run(prefix),
+        ["install"] => Err("name where to: cargo xtask install ~/.local".to_string()),
         ["occupancy", flags @ ..] => quick(flags).and_then(occupancy::run),
         ["fakes"] => fakes::run(),
         ["metrics", flags @ ..] => quick(flags).and_then(metrics::run),

@@ -37,7 +37,7 @@ pub(crate) fn run(quick: bool) -> Verdict {
         let found = sleepers(&program, &folder, nap, tasks)?;
         let told = f64::from(tasks) * seconds * 1000.0
             / (f64::from(GPUS) * number(&found, "makespan_ms")?);
-        let (run, cost) = (number(&found, "occupancy")?, number(&found, "overhead_ms_per_start")?);
+        let (run, cost) = (number(&found, "occupancy")?, number(&found, "dispatch_ms_per_start")?);
         println!("{tasks:>6} {nap:>6}  {run:>8.3} {told:>8.3} {wanted:>8.3}  {cost:>12.2}");
         if run < *wanted {
             missed.push(format!("occupancy {run:.3} with {nap} s, wanted {wanted}"));

@@ -44,7 +44,8 @@ fn install(package: &str) {
         done.is_ok_and(|status| status.success())
     };
     let install = ["install", "--yes", "--quiet", "--no-install-recommends", package];
-    if !quiet(&install) && !(quiet(&["update", "--quiet"]) && quiet(&install)) {
+    let done = quiet(&install) || quiet(&["update", "--quiet"]) && quiet(&install);
+    if !done {
         println!("skipped: what needs {package}, which could not be installed");
     }
 }

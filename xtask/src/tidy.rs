@@ -15,10 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("node", &["model"]),
     ("agent", &["model", "node"]),
     ("local", &["model", "engine", "formats", "node"]),
-    (
-        "cli",
-        &["model", "engine", "formats", "simulator", "node", "agent", "local", "fake-machine"],
-    ),
+    ("cli", &["model", "engine", "formats", "simulator", "node", "agent", "local", "fake-machine"]),
     ("fake-machine", &["model"]),
     ("fake-nvml", &["fake-machine"]),
     ("fake-tools", &[]),

@@ -149,7 +149,7 @@ impl<'a> Runner<'a> {
             clock: Clock::start(),
             live: BTreeMap::new(),
             by_pid: BTreeMap::new(),
-            totals: Totals::default(),
+            totals: Totals::begin(),
             watch,
             reason: None,
             dirty: true,

@@ -16,6 +16,7 @@ pub(crate) struct Totals {
     share_milli_ms: u64,
     held_ms: u64,
     busy_ms: Option<f64>,
+    cpu_before_ms: f64,
 }
 
 /// What a run came to.
@@ -49,11 +50,17 @@ pub struct Summary {
     pub gpu_hours_busy: Option<f64>,
     /// Sum of the tasks' times, each times its share of GPUs, over GPUs times makespan: 0 to 1.
     pub occupancy: Option<f64>,
-    /// CPU time that hotpot itself took, per start.
-    pub overhead_ms_per_start: Option<f64>,
+    /// CPU time of dispatching per start: planning, journal, starting and seeing the end. Measuring
+    /// GPUs goes on beside it and is not in it.
+    pub dispatch_ms_per_start: Option<f64>,
 }
 
 impl Totals {
+    /// Nothing yet; counts the CPU time of this thread from here.
+    pub(crate) fn begin() -> Self {
+        Self { cpu_before_ms: thread_cpu_ms(), ..Self::default() }
+    }
+
     /// Counts the time since the last call with the GPUs held as they are; to be called before each
     /// change.
     pub(crate) fn advance(&mut self, snapshot: &Snapshot, now_ms: u64) {
@@ -94,8 +101,8 @@ impl Totals {
         summary.gpu_hours_busy = self.busy_ms.map(hours);
         let room = 1000 * makespan_ms * summary.gpus as u64;
         summary.occupancy = (room > 0).then(|| self.share_milli_ms as f64 / room as f64);
-        let own = own_cpu_ms();
-        summary.overhead_ms_per_start = (self.starts > 0).then(|| own / self.starts as f64);
+        let spent_ms = thread_cpu_ms() - self.cpu_before_ms;
+        summary.dispatch_ms_per_start = (self.starts > 0).then(|| spent_ms / self.starts as f64);
     }
 }
 
@@ -105,12 +112,12 @@ pub(crate) fn gpus_held(snapshot: &Snapshot) -> usize {
     nodes.flat_map(model::Node::gpus).filter(|gpu| !gpu.is_idle()).count()
 }
 
-/// CPU time of this process so far, its children aside.
-fn own_cpu_ms() -> f64 {
+/// CPU time of this thread so far.
+fn thread_cpu_ms() -> f64 {
     use nix::sys::resource::{UsageWho, getrusage};
     use nix::sys::time::TimeValLike;
-    getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
-        (usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64
-            / 1000.0
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0.0, |usage| {
+        let spent = usage.user_time() + usage.system_time();
+        spent.num_microseconds() as f64 / 1000.0
     })
 }

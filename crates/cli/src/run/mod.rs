@@ -1,77 +1,49 @@
 //! `hotpot run`: jobs from files become processes on this machine.
 
-mod options;
+mod order;
 mod progress;
 mod summary;
 
-use std::path::Path;
 use std::time::Duration;
 
-use local::journal::{self, Journal, NewRun};
 use local::{Choice, Devices, RunError, Runner, Settings, Work, prepare};
 use node::machine::{Machine, MachineError, MachineOptions};
-use node::state_dir;
 
 use crate::args::{Output, Run};
 use crate::failure::{Answer, Failure};
 use crate::simulated::{self, Simulated};
 use crate::{inputs, screen};
-use options::Remembered;
+use order::{Order, Remembered};
 use progress::Progress;
 
+/// Between TERM and KILL, as in Slurm (slurm.conf manual, `KillWait`).
+const GRACE_MS: u64 = 30_000;
 /// vCPUs and memory booked for each simulated GPU.
 const CPU_MILLI_PER_GPU: u64 = 16_000;
 const MEMORY_MIB_PER_GPU: u64 = 128 * 1024;
 /// Time between two looks for GPUs, with `--wait`.
 const WAIT_STEP: Duration = Duration::from_secs(1);
 
-/// Files by name, and the jobs in them.
-struct Read {
-    texts: Vec<(String, String)>,
-    jobs: Vec<formats::Job>,
-}
-
 pub(crate) fn run(options: &Run) -> Result<Answer, Failure> {
-    let state = state_dir::state_dir().map_err(|error| Failure::Machine(error.to_string()))?;
-    let book = state.join("state.db");
-    let earlier = match &options.resume {
-        Some(run) => Some(options::earlier(&book, *run, options.retry_failed)?),
-        None => None,
-    };
-    let remembered = match &earlier {
-        Some(earlier) => earlier.remembered.clone(),
-        None => Remembered::of(options)?,
-    };
-    let read = match &earlier {
-        Some(earlier) => options::jobs_of(&earlier.files)?,
-        None => options::jobs_in(&options.files)?,
-    };
-    let simulated = simulated::machine(remembered.simulate_gpus.as_deref())?;
-    let policy =
-        inputs::policy(remembered.policy_file.as_deref(), remembered.policy.as_deref(), None)?;
-    let base = remembered.folder.clone();
-    let asks_for_gpus = read.jobs.iter().any(|job| job.pattern.demand.gpus.is_some());
-    // Numbers are given by the journal; the work is tied together first, so that a file that makes
-    // no sense leaves no trace.
-    let mut work = Work::new(read.jobs.clone(), 1).map_err(refused)?;
-    let devices = devices(options, &remembered, simulated.as_ref(), (&state, asks_for_gpus))?;
-    let (journal, first) = begin(&book, &read, &remembered, earlier.as_ref(), work.tasks.len())?;
-    if first != 1 {
-        work = Work::new(read.jobs, first).map_err(refused)?;
-    }
-    if let Some(earlier) = &earlier {
-        options::take_up(&mut work, earlier, options.retry_failed);
-    }
+    let order = Order::of(options)?;
+    let simulated = simulated::machine(order.remembered.simulate_gpus.as_deref())?;
+    order.tell();
+    let Remembered { policy, policy_file, folder, .. } = &order.remembered;
+    let policy = inputs::policy(policy_file.as_deref(), policy.as_deref(), None)?;
+    // Numbers are given by the journal; all is looked at before, so that a file that makes no sense
+    // leaves no trace.
+    let draft = Work::new(order.jobs.clone(), 1).map_err(refused)?;
+    prepare::look_at_folders(&draft, &prepare::surroundings(0), folder).map_err(refused)?;
+    let devices = devices(options, &order, simulated.as_ref())?;
+    let (journal, first) = order.begin(draft.tasks.len())?;
     let mut around = prepare::surroundings(journal.run());
-    prepare::look_at_folders(&work, &around, &base).map_err(refused)?;
-    prepare::spool(&mut work, &mut around, &prepare::folder(&state, journal.run()))
-        .map_err(refused)?;
+    let mut work = order.work(first, options.retry_failed)?;
+    let spool = prepare::folder(&order.state, journal.run());
+    prepare::spool(&mut work, &mut around, &spool).map_err(refused)?;
     let settings = Settings {
         policy,
-        grace_ms: options.grace.unwrap_or(30_000),
-        folder: base,
-        state,
-        simulated: simulated.is_some(),
+        folder: folder.clone(),
+        state: order.state.clone(),
         ..booked(options, &devices, simulated.is_some())
     };
     let mut progress = Progress::new(options.output.output == Output::Json || options.quiet);
@@ -89,20 +61,20 @@ pub(crate) fn run(options: &Run) -> Result<Answer, Failure> {
 /// The GPUs that the run may use.
 fn devices(
     options: &Run,
-    remembered: &Remembered,
+    order: &Order,
     simulated: Option<&Simulated>,
-    (state, needed): (&Path, bool),
 ) -> Result<Devices, Failure> {
-    if !needed && options.devices.is_empty() {
+    let needed = order.jobs.iter().any(|job| job.pattern.demand.gpus.is_some());
+    if !needed && order.remembered.devices.is_empty() {
         return Ok(Devices::none());
     }
     let choice = Choice {
-        indices: remembered.devices.clone(),
+        indices: order.remembered.devices.clone(),
         who: format!("hotpot run (process {})", std::process::id()),
     };
     let mut told = false;
     loop {
-        let state = simulated.map_or(state, Simulated::folder).to_path_buf();
+        let state = simulated.map_or(order.state.as_path(), Simulated::folder).to_path_buf();
         let machine = Machine::open(MachineOptions {
             state: Some(state),
             cgroup_parent: local::containment::for_caps(),
@@ -133,43 +105,17 @@ fn no_machine(error: MachineError) -> Failure {
     Failure::Machine(error.to_string())
 }
 
-/// Enters the run in the journal, or takes over the one that is continued.
-fn begin(
-    book: &Path,
-    read: &Read,
-    remembered: &Remembered,
-    earlier: Option<&options::Earlier>,
-    tasks: usize,
-) -> Result<(Journal, u64), Failure> {
-    let pid = std::process::id();
-    let start_ticks = local::containment::start_ticks_of(pid).unwrap_or(0);
-    if let Some(earlier) = earlier {
-        let journal = Journal::take_over(book, earlier.row.run, pid, start_ticks);
-        return Ok((journal.map_err(refused)?, earlier.row.first_number));
-    }
-    let new = NewRun {
-        folder: &remembered.folder,
-        options: &serde_json::to_string(remembered).unwrap_or_default(),
-        files: &read.texts,
-        tasks: tasks as u64,
-        pid,
-        start_ticks,
-        at_ms: local::clock::Clock::calendar_ms(),
-    };
-    journal::Journal::begin(book, &new).map_err(refused)
-}
-
 /// What the machine has for tasks beside GPUs, as far as the options leave it open.
 fn booked(options: &Run, devices: &Devices, simulated: bool) -> Settings {
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let gpus = devices.gpu_count() as u64;
     let (cpu_milli, memory_mib) = match simulated && gpus > 0 {
         true => (gpus * CPU_MILLI_PER_GPU, gpus * MEMORY_MIB_PER_GPU),
-        false => (cpus * 1000, options::main_memory_mib()),
+        false => (cpus * 1000, order::main_memory_mib()),
     };
     Settings {
         policy: model::Policy::new(model::Placement::Hotpot),
-        grace_ms: 0,
+        grace_ms: options.grace.unwrap_or(GRACE_MS),
         cpu_milli: options.cpus.map_or(cpu_milli, |cpus| u64::from(cpus) * 1000),
         memory_mib: options.memory.unwrap_or(memory_mib),
         folder: Default::default(),

@@ -1,0 +1,47 @@
+//! Puts the program, and the simulated driver that it needs for `--simulate-gpus`, where they belong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{Verdict, shell};
+
+/// What comes with the program. The simulated driver's programs must never lie on a PATH.
+const COMPANIONS: [&str; 4] =
+    ["libhotpot_fake_nvml.so", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-smi"];
+
+/// * `prefix` — holds `bin` and `lib`, such as `/usr/local` or `~/.local`.
+pub(crate) fn run(prefix: &str) -> Verdict {
+    shell::cargo(&[
+        "build",
+        "--release",
+        "--locked",
+        "-p",
+        "cli",
+        "-p",
+        "fake-nvml",
+        "-p",
+        "fake-tools",
+    ])?;
+    let (built, prefix) = (shell::target().join("release"), PathBuf::from(prefix));
+    put(&built, &prefix.join("bin"), "hotpot")?;
+    for companion in COMPANIONS {
+        put(&built, &prefix.join("lib/hotpot"), companion)?;
+    }
+    println!(
+        "{} is ready; the simulated driver is in {}",
+        prefix.join("bin/hotpot").display(),
+        prefix.join("lib/hotpot").display()
+    );
+    Ok(())
+}
+
+/// Copies beside the target and renames, so that a program that runs goes on undisturbed.
+fn put(from: &Path, folder: &Path, name: &str) -> Verdict {
+    let failure = |error: std::io::Error| {
+        format!("{}: {error}; name a folder that you can write to", folder.join(name).display())
+    };
+    fs::create_dir_all(folder).map_err(failure)?;
+    let fresh = folder.join(format!(".{name}.new"));
+    fs::copy(from.join(name), &fresh).map_err(failure)?;
+    fs::rename(&fresh, folder.join(name)).map_err(failure)
+}
