@@ -175,7 +175,7 @@ pub(crate) struct Explain {
                         hotpot agent --once | grep hotpot_gpu_busy_ratio\n  \
                         hotpot agent --listen 0.0.0.0:9400 --token-file /etc/hotpot/token")]
 pub(crate) struct Agent {
-    /// Where to listen. Off this machine (not 127.0.0.1 or [::1]) only with a token.
+    /// Where to listen. Off this machine (not 127.0.0.1 or ::1) only with a token.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9400",
           value_parser = address)]
     pub(crate) listen: std::net::SocketAddr,
