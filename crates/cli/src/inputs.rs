@@ -97,8 +97,17 @@ pub(crate) fn policy(
     placement: Option<&str>,
     seed: Option<u64>,
 ) -> Result<Policy, Failure> {
+    policy_of(file.map(Source::open).transpose()?.as_ref(), placement, seed)
+}
+
+/// As [`policy`], of a file that is open.
+pub(crate) fn policy_of(
+    file: Option<&Source>,
+    placement: Option<&str>,
+    seed: Option<u64>,
+) -> Result<Policy, Failure> {
     let mut policy = match file {
-        Some(path) => formats::policy::read(&Source::open(path)?)?,
+        Some(source) => formats::policy::read(source)?,
         None => Policy::new(Placement::Hotpot),
     };
     // The seed and the weights of a policy file hold for its own placement.

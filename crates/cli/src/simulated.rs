@@ -45,18 +45,24 @@ impl Drop for Simulated {
 /// and does not come back.
 pub(crate) fn machine(asked: Option<&str>) -> Result<Option<Simulated>, Failure> {
     let Some(text) = asked else { return Ok(None) };
-    if let Some(folder) = std::env::var_os(FOLDER_VARIABLE) {
-        return Ok(Some(Simulated { folder: PathBuf::from(folder) }));
+    // Only what this very process has made before it started itself anew: it keeps its number.
+    if std::env::var_os(FOLDER_VARIABLE).is_some_and(|folder| folder == own_folder().as_os_str()) {
+        return Ok(Some(Simulated { folder: own_folder() }));
     }
     let gpus = GpuSpec::list(text).map_err(|error| Failure::Usage(error.to_string()))?;
     let parts = parts()?;
-    let folder = std::env::temp_dir().join(format!("hotpot-simulated-{}", std::process::id()));
+    let folder = own_folder();
     let made = make(&folder, &gpus, &parts);
     let machine = Simulated { folder };
     made.map_err(|error| failure(&machine.folder, &error.to_string()))?;
     screen::note("GPUs are simulated: what runs really runs, but computes nothing on a GPU");
     let error = again(&machine.folder);
     Err(failure(&machine.folder, &error.to_string()))
+}
+
+/// The folder of this process's machine.
+fn own_folder() -> PathBuf {
+    std::env::temp_dir().join(format!("hotpot-simulated-{}", std::process::id()))
 }
 
 /// Where the simulated driver is, beside this program or where it is installed.

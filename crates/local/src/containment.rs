@@ -1,24 +1,26 @@
 //! Keeping hold of everything that a task starts, so that nothing of it is left running.
 //!
-//! Where the kernel lets us, each task has a cgroup (v2; its controllers are not needed), out of which
-//! no process gets by itself. Elsewhere a task is its process group, and what leaves the group is
-//! caught as a child that the kernel hands to us (we are its subreaper) and known by the variables
-//! it was started with.
+//! Where the kernel lets us, each task has a cgroup (v2; no controllers are needed). What it starts is
+//! in there with it, unless a process of the same user moves itself out on purpose. Elsewhere a task
+//! is its process group, and what leaves the group is known by the variables that it was started
+//! with, as long as it keeps them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 /// Folder of all our cgroups, below the one that we are in.
 const OURS: &str = "hotpot";
-/// Folder of the cgroups in it that carry memory caps.
-const CAPPED: &str = "capped";
 /// Where cgroup v2 is mounted: alone, or beside v1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+/// How long processes may take to be gone after KILL: a driver frees a GPU's memory on the way.
+const DYING: Duration = Duration::from_secs(10);
 
 /// How the tasks of a run are held together.
 #[derive(Debug)]
@@ -35,14 +37,12 @@ impl Containment {
     ///
     /// * `run` — its name, see [`name`].
     pub fn new(run: String) -> Self {
-        let folder = parent().map(|parent| parent.join(OURS).join(&run));
-        let folder = folder.filter(|folder| fs::create_dir_all(folder).is_ok());
-        Self { run, folder, given: BTreeMap::new(), emptied: Vec::new() }
+        Self { folder: folder(&run), run, given: BTreeMap::new(), emptied: Vec::new() }
     }
 
-    /// Whether a task cannot get away, or only as far as the kernel tells us of it.
-    pub fn is_tight(&self) -> bool {
-        self.folder.is_some()
+    /// The run's cgroup.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     /// Makes a task's cgroup; the file that its process is to write itself into.
@@ -64,29 +64,38 @@ impl Containment {
 
     /// Sends a signal to every process of a task.
     pub fn signal(&self, task: &str, leader: u32, signal: Signal) {
-        if signal == Signal::SIGKILL
-            && self
-                .of(task)
-                .is_some_and(|folder| fs::write(folder.join("cgroup.kill"), "1").is_ok())
-        {
-            return;
-        }
-        for pid in self.processes(task, leader) {
-            let _ = kill(pid, signal);
-        }
-        let _ = killpg(pid_of(leader), signal);
+        self.send(task, leader, signal, true);
     }
 
-    /// Sends a signal to the leader alone.
+    /// Sends a signal to every process of a task but its first.
+    pub fn signal_steps(&self, task: &str, leader: u32, signal: Signal) {
+        self.send(task, leader, signal, false);
+    }
+
+    /// Sends a signal to the first process alone.
     pub fn signal_leader(&self, leader: u32, signal: Signal) {
         let _ = kill(pid_of(leader), signal);
     }
 
+    fn send(&self, task: &str, leader: u32, signal: Signal, to_leader: bool) {
+        let folder = self.of(task).filter(|folder| folder.exists());
+        if signal == Signal::SIGKILL && folder.as_deref().is_some_and(kill_all) {
+            return;
+        }
+        let pids = match &folder {
+            Some(folder) => members(folder),
+            None => [group(leader), strays(&self.run, Some(task))].concat(),
+        };
+        for pid in pids.into_iter().filter(|pid| to_leader || *pid != pid_of(leader)) {
+            let _ = kill(pid, signal);
+        }
+    }
+
     /// Whether something of the task is still running.
     pub fn is_alive(&self, task: &str, leader: u32) -> bool {
-        match self.of(task).map(|folder| fs::read(folder.join("cgroup.procs"))) {
-            Some(Ok(processes)) => !processes.is_empty(),
-            _ => killpg(pid_of(leader), None).is_ok() || !strays(&self.run, Some(task)).is_empty(),
+        match self.of(task).and_then(|folder| is_populated(&folder)) {
+            Some(populated) => populated,
+            None => !group(leader).is_empty() || !strays(&self.run, Some(task)).is_empty(),
         }
     }
 
@@ -97,38 +106,24 @@ impl Containment {
             self.emptied.push(folder);
         }
         // The kernel may need a moment after the last process.
-        self.emptied.retain(|folder| {
-            fs::remove_dir(folder).is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
-        });
+        self.emptied.retain(|folder| !remove_empty(folder));
     }
 
     /// Ends whatever is left of the run, and takes its cgroups away.
     pub fn close(&mut self) {
         match &self.folder {
-            Some(folder) => remove(folder),
-            None => strays(&self.run, None).into_iter().for_each(|pid| {
-                let _ = kill(pid, Signal::SIGKILL);
-            }),
+            Some(folder) => {
+                end(folder);
+                // The last run takes the common folder with it.
+                let _ = folder.parent().map(fs::remove_dir);
+            }
+            None => end_strays(&self.run),
         }
     }
 
     fn of(&self, task: &str) -> Option<PathBuf> {
-        if let Some(given) = self.given.get(task) {
-            return Some(given.clone());
-        }
-        self.folder.as_ref().map(|folder| folder.join(task))
-    }
-
-    fn processes(&self, task: &str, leader: u32) -> Vec<Pid> {
-        let listed = self.of(task).map(|folder| fs::read_to_string(folder.join("cgroup.procs")));
-        match listed {
-            Some(Ok(text)) => {
-                let pids = text.lines().filter_map(|line| line.parse().ok()).map(Pid::from_raw);
-                // The group gets the signal by itself: not twice.
-                pids.filter(|pid| nix::unistd::getpgid(Some(*pid)) != Ok(pid_of(leader))).collect()
-            }
-            _ => strays(&self.run, Some(task)),
-        }
+        let given = self.given.get(task).cloned();
+        given.or_else(|| self.folder.as_ref().map(|folder| folder.join(task)))
     }
 }
 
@@ -139,92 +134,160 @@ pub fn name(run: i64, pid: u32) -> String {
     format!("{run}.{pid}")
 }
 
-/// Where cgroups with a memory cap can be made; `None` if this process can make none.
-pub fn for_caps() -> Option<PathBuf> {
-    let folder = parent()?.join(OURS).join(CAPPED);
+/// The cgroup of a run, made if it is missing; `None` if this process can make none.
+pub fn folder(run: &str) -> Option<PathBuf> {
+    let folder = folder_of_runs()?.join(run);
     fs::create_dir_all(&folder).ok().map(|()| folder)
 }
 
-/// Ends what a run that was killed has left behind; says how many tasks that were.
+/// The folder that the cgroups of runs are in, made if it is missing.
+pub fn folder_of_runs() -> Option<PathBuf> {
+    let folder = parent()?.join(OURS);
+    fs::create_dir_all(&folder).ok().map(|()| folder)
+}
+
+/// Ends what a run that was killed has left behind, and waits until it is gone; says how many
+/// processes that were.
 ///
+/// * `cgroup` — that of the run, if it had one.
 /// * `leaders` — first processes of its tasks, with their start in clock ticks since boot.
-pub fn sweep(run: &str, leaders: &[(u32, u64)]) -> usize {
+pub fn sweep(run: &str, cgroup: Option<&Path>, leaders: &[(u32, u64)]) -> usize {
     let mut found = 0;
-    for (pid, start_ticks) in leaders {
-        if start_ticks_of(*pid) == Some(*start_ticks) {
-            let _ = killpg(pid_of(*pid), Signal::SIGKILL);
-            found += 1;
-        }
+    if let Some(cgroup) = cgroup.filter(|cgroup| is_cgroup_of_ours(cgroup)) {
+        found += members(cgroup).len();
+        end(cgroup);
     }
-    for pid in strays(run, None) {
-        let _ = kill(pid, Signal::SIGKILL);
-        found += 1;
+    for (pid, _) in leaders.iter().filter(|(pid, ticks)| start_ticks_of(*pid) == Some(*ticks)) {
+        found += group(*pid).len();
+        let _ = killpg(pid_of(*pid), Signal::SIGKILL);
     }
-    let Some(ours) = parent().map(|parent| parent.join(OURS)) else { return found };
-    remove(&ours.join(run));
-    let capped = fs::read_dir(ours.join(CAPPED)).into_iter().flatten().flatten();
-    let prefix = format!("{}-", run.replace('.', "-"));
-    let of_run = capped.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
-    of_run.for_each(|entry| remove(&entry.path()));
+    found += strays(run, None).len();
+    end_strays(run);
     found
 }
 
-/// When a process started, in clock ticks since boot (proc_pid_stat(5), field 22); `None` if there
-/// is no such process, or a dead one that nobody has looked after yet.
+/// When a process started, in clock ticks since boot; `None` if there is no such process, or a dead
+/// one that nobody has looked after yet.
 pub fn start_ticks_of(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_ascii_whitespace();
-    let state = fields.next()?;
-    if state == "Z" || state == "X" {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    let (state, _, start_ticks) = stat(pid)?;
+    (!matches!(state, 'Z' | 'X')).then_some(start_ticks)
 }
 
-/// The cgroup that this process is in, if cgroup v2 is mounted and it may make others below it.
+/// State, process group and start of a process (proc_pid_stat(5), fields 3, 5 and 22).
+fn stat(pid: u32) -> Option<(char, i32, u64)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    let state = fields.first()?.chars().next()?;
+    Some((state, fields.get(2)?.parse().ok()?, fields.get(19)?.parse().ok()?))
+}
+
+/// The cgroup that this process is in, if cgroup v2 is mounted.
 fn parent() -> Option<PathBuf> {
     let mount = MOUNTS.into_iter().find(|mount| Path::new(mount).join("cgroup.procs").exists())?;
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    // Inside another run's task: beside it, not below, so that it is ended with its own run only.
-    let path = path.split(&format!("/{OURS}/")).next().unwrap_or(path);
     Some(Path::new(mount).join(path.trim_start_matches('/')))
 }
 
-/// Kills what is in a cgroup and the ones below it, and removes them.
-fn remove(folder: &Path) {
-    let _ = fs::write(folder.join("cgroup.kill"), "1");
-    // Until the last process is gone a cgroup cannot be removed: a second at most.
-    for _ in 0..100 {
-        let below = fs::read_dir(folder).into_iter().flatten().flatten();
-        for entry in below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-            let _ = fs::remove_dir(entry.path());
-        }
-        match fs::remove_dir(folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                std::thread::sleep(std::time::Duration::from_millis(10));
-            }
-            _ => return,
-        }
+/// Whether a path out of the journal is a cgroup that we could have made.
+fn is_cgroup_of_ours(path: &Path) -> bool {
+    let mounted = MOUNTS.iter().any(|mount| path.starts_with(mount));
+    let plain = path.components().all(|part| part != std::path::Component::ParentDir);
+    let ours = path.parent().and_then(Path::file_name).is_some_and(|name| name == OURS);
+    mounted && plain && ours
+}
+
+/// Whether a cgroup or one below it has processes; `None` if there is no such cgroup.
+fn is_populated(folder: &Path) -> Option<bool> {
+    let events = fs::read_to_string(folder.join("cgroup.events")).ok()?;
+    events.lines().find_map(|line| line.strip_prefix("populated ")).map(|value| value != "0")
+}
+
+/// The processes of a cgroup and of those below it.
+fn members(folder: &Path) -> Vec<Pid> {
+    let listed = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    let own = listed.lines().filter_map(|line| line.parse().ok()).map(Pid::from_raw);
+    own.chain(below(folder).iter().flat_map(|child| members(child))).collect()
+}
+
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.map(|entry| entry.path()).collect()
+}
+
+/// Kills all of a cgroup at once (Linux 5.14); whether that could be done.
+fn kill_all(folder: &Path) -> bool {
+    fs::write(folder.join("cgroup.kill"), "1").is_ok()
+}
+
+/// Kills what is in a cgroup and those below it, waits until it is gone, and removes them.
+fn end(folder: &Path) {
+    if !kill_all(folder) {
+        members(folder).into_iter().for_each(|pid| {
+            let _ = kill(pid, Signal::SIGKILL);
+        });
+    }
+    until(|| remove_empty(folder));
+}
+
+/// Removes a cgroup and those below it if they have no process; whether it is gone.
+fn remove_empty(folder: &Path) -> bool {
+    for child in below(folder) {
+        remove_empty(&child);
+    }
+    fs::remove_dir(folder).err().is_none_or(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Waits until something is so, not for ever.
+fn until(mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() && begun.elapsed() < DYING {
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Processes that a run, or one task of it, has started and that are not in its groups: known by the
-/// variables that they were started with. A process may change those; then it is found only if it
-/// is in a cgroup.
+/// The living processes of a group.
+fn group(leader: u32) -> Vec<Pid> {
+    if killpg(pid_of(leader), None).is_err() {
+        return Vec::new();
+    }
+    let is_of = |pid: &u32| {
+        stat(*pid).is_some_and(|(state, group, _)| {
+            group == pid_of(leader).as_raw() && !matches!(state, 'Z' | 'X')
+        })
+    };
+    pids().into_iter().filter(is_of).map(pid_of).collect()
+}
+
+/// Processes that a run, or one task of it, has started, known by the variables that they were
+/// started with.
 fn strays(run: &str, task: Option<&str>) -> Vec<Pid> {
     let run = format!("HOTPOT_RUN={run}");
     let task = task.map(|task| format!("HOTPOT_TASK={task}"));
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_ours = |pid: &i32| {
+    let is_ours = |pid: &u32| {
         let Ok(env) = fs::read(format!("/proc/{pid}/environ")) else { return false };
         let has = |wanted: &str| env.split(|byte| *byte == 0).any(|var| var == wanted.as_bytes());
         has(&run) && task.as_deref().is_none_or(has)
     };
-    let own = std::process::id() as i32;
-    pids.filter(|pid| *pid != own).filter(is_ours).map(Pid::from_raw).collect()
+    let own = std::process::id();
+    pids().into_iter().filter(|pid| *pid != own).filter(is_ours).map(pid_of).collect()
+}
+
+fn end_strays(run: &str) {
+    until(|| {
+        let left = strays(run, None);
+        left.iter().for_each(|pid| {
+            let _ = kill(*pid, Signal::SIGKILL);
+        });
+        left.is_empty()
+    });
+}
+
+fn pids() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 fn pid_of(pid: u32) -> Pid {

@@ -29,12 +29,12 @@ impl Runner<'_> {
             self.containment.signal(&live.label, live.pid, Signal::SIGTERM);
             live.phase = Phase::Leftover { ending, kill_at_ms };
         } else {
-            self.gone(id, ending);
+            self.all_gone(id, ending);
         }
     }
 
     /// Nothing of a task is left: its seat is free.
-    fn gone(&mut self, id: usize, ending: Ending) {
+    fn all_gone(&mut self, id: usize, ending: Ending) {
         let Some(live) = self.live.remove(&id) else { return };
         self.containment.clear(&live.label);
         self.take_back(&live.grants);
@@ -42,19 +42,19 @@ impl Runner<'_> {
         self.totals.ended(live.since_ms, self.clock.now_ms(), gpu_milli);
         self.dirty = true;
         match live.disturbed {
-            Some(why) if !ending.is_ok() && self.stops == 0 => self.disturbed(id, why),
-            _ => self.over(id, ending),
+            Some(why) if ending.may_be_the_gpus() && self.stops == 0 => self.try_again(id, why),
+            _ => self.conclude(id, ending),
         }
     }
 
     /// A task failed after the GPU under it did: another try, on what is left.
-    fn disturbed(&mut self, id: usize, why: String) {
+    fn try_again(&mut self, id: usize, why: String) {
         if self.work.tasks[id].attempts >= ATTEMPTS_MAX {
-            return self.over(id, Ending::GpuFailed(why));
+            return self.conclude(id, Ending::GpuFailed(why));
         }
         let name = self.work.name(id).to_string();
         self.watch.told(&format!("{name} is started again: {why}"));
-        self.again(id);
+        self.requeue(id);
     }
 
     /// Time limits, warnings before them, and the end of every grace.
@@ -70,7 +70,7 @@ impl Runner<'_> {
             match &live.phase {
                 Phase::Going if live.limit_at_ms.is_some_and(|at_ms| now_ms >= at_ms) => {
                     let kill_at_ms = now_ms + self.settings.grace_ms;
-                    tell(live, Ending::TimedOut, kill_at_ms);
+                    settle(live, Ending::TimedOut, kill_at_ms);
                     self.containment.signal(&live.label, live.pid, Signal::SIGTERM);
                 }
                 Phase::Told { kill_at_ms, .. } if now_ms >= *kill_at_ms => {
@@ -87,7 +87,7 @@ impl Runner<'_> {
             }
         }
         told.into_iter().for_each(|id| self.warn(id));
-        gone.into_iter().for_each(|(id, ending)| self.gone(id, ending));
+        gone.into_iter().for_each(|(id, ending)| self.all_gone(id, ending));
     }
 
     /// The signal that a script has asked for ahead of its limit.
@@ -103,17 +103,21 @@ impl Runner<'_> {
         };
         match warning.to_script {
             true => self.containment.signal_leader(live.pid, signal),
-            false => self.containment.signal(&live.label, live.pid, signal),
+            false => self.containment.signal_steps(&live.label, live.pid, signal),
         }
     }
 
-    /// Someone wants the run to stop: tasks are told to end, the second time they are killed.
+    /// Someone wants the run to stop: tasks are told to end; a second Ctrl-C kills them. A second
+    /// hangup or TERM does not: shells, kernels and `timeout` send them twice.
     pub(crate) fn stop(&mut self, signal: Signal) {
+        if self.stops > 0 && signal != Signal::SIGINT {
+            return;
+        }
         self.stops += 1;
         let kill_at_ms = self.clock.now_ms() + self.settings.grace_ms;
         let text = match self.stops {
             1 => format!(
-                "{signal}: {} tasks are told to end and killed after {} s; once more to kill them now",
+                "{signal}: {} tasks are told to end and killed after {} s; Ctrl-C kills them now",
                 self.live.len(),
                 self.settings.grace_ms.div_ceil(1000)
             ),
@@ -122,7 +126,7 @@ impl Runner<'_> {
         self.watch.told(&text);
         for live in self.live.values_mut() {
             let how = if self.stops == 1 { Signal::SIGTERM } else { Signal::SIGKILL };
-            tell(live, Ending::Cancelled, kill_at_ms);
+            settle(live, Ending::Cancelled, kill_at_ms);
             self.containment.signal(&live.label, live.pid, how);
         }
     }
@@ -162,7 +166,7 @@ impl Runner<'_> {
             live.disturbed.get_or_insert_with(|| why.clone());
             // On a lost GPU a task can only hang.
             if lost {
-                tell(live, Ending::GpuFailed(why.clone()), kill_at_ms);
+                settle(live, Ending::GpuFailed(why.clone()), kill_at_ms);
                 self.containment.signal(&live.label, live.pid, Signal::SIGTERM);
             }
         }
@@ -170,7 +174,7 @@ impl Runner<'_> {
 }
 
 /// Notes how a task will be said to have ended, unless that is settled.
-fn tell(live: &mut Live, ending: Ending, kill_at_ms: u64) {
+fn settle(live: &mut Live, ending: Ending, kill_at_ms: u64) {
     match &mut live.phase {
         Phase::Going => live.phase = Phase::Told { ending, kill_at_ms },
         Phase::Told { .. } | Phase::Leftover { .. } => {}

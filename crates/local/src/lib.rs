@@ -1,10 +1,12 @@
 //! The adapter for one machine: jobs become processes on its GPUs, and nothing of them is left behind.
 //!
-//! [`Runner`] is the loop; `starting` and `ending` are what it does to tasks. `containment` keeps hold of
+//! [`Runner`] is the loop; `deciding`, `starting`, `ending` and `closing` are its parts. `containment` keeps hold of
 //! a task's processes, `devices` of its GPUs, `journal` of what has been done so far.
 
 pub mod clock;
+mod closing;
 pub mod containment;
+mod deciding;
 pub mod devices;
 mod ending;
 pub mod environment;
@@ -18,7 +20,7 @@ pub mod pattern;
 pub mod prepare;
 mod process;
 mod runner;
-mod signals;
+pub mod signals;
 mod starting;
 pub mod task;
 mod totals;

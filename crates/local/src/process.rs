@@ -7,12 +7,16 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::unistd::{getpid, getppid};
 
 /// Everything that a start needs.
 #[derive(Clone, Debug)]
@@ -42,6 +46,15 @@ pub(crate) struct NotStarted {
     error: io::Error,
 }
 
+impl NotStarted {
+    /// Whether the machine is short of something, so that it may go well a little later.
+    pub(crate) fn may_pass(&self) -> bool {
+        let short = [Errno::EAGAIN, Errno::ENOMEM, Errno::EMFILE, Errno::ENFILE];
+        let code = self.error.raw_os_error();
+        code.is_some_and(|code| short.contains(&Errno::from_raw(code)))
+    }
+}
+
 /// Starts the process and returns its number, which is also that of its group.
 ///
 /// * `cgroup` — the open `cgroup.procs` (or `tasks`) file of the cgroup that it shall be in.
@@ -52,7 +65,8 @@ pub(crate) fn start(start: &Start, cgroup: Option<&File>) -> Result<u32, NotStar
     let open = |path: &Path| {
         let mut options = OpenOptions::new();
         options.create(true).append(start.append).write(true).truncate(!start.append);
-        options.open(path).map_err(|error| failure("cannot write its output to", path, error))
+        at_once(&mut options, path)
+            .map_err(|error| failure("cannot write its output to", path, error))
     };
     let output = open(&start.output)?;
     let error = match &start.error {
@@ -61,7 +75,7 @@ pub(crate) fn start(start: &Start, cgroup: Option<&File>) -> Result<u32, NotStar
     };
     let input = match &start.input {
         Some(path) => {
-            let file = File::open(path);
+            let file = at_once(OpenOptions::new().read(true), path);
             Stdio::from(file.map_err(|error| failure("cannot read its input from", path, error))?)
         }
         None => Stdio::null(),
@@ -72,19 +86,33 @@ pub(crate) fn start(start: &Start, cgroup: Option<&File>) -> Result<u32, NotStar
     command.current_dir(&start.folder).process_group(0);
     command.stdin(input).stdout(output).stderr(error);
     let cgroup = cgroup.map(AsRawFd::as_raw_fd);
+    let supervisor = getpid();
     let open_to_all = SigSet::empty();
-    // SAFETY: between fork and exec only async-signal-safe calls are made: sigprocmask(2), prctl(2) and
-    // write(2), on a descriptor that the caller keeps open; nothing is allocated or locked.
+    // SAFETY: between fork and exec only async-signal-safe calls are made: sigprocmask(2), prctl(2),
+    // getppid(2) and write(2), on a descriptor that the caller keeps open; nothing is allocated or locked.
     unsafe {
         command.pre_exec(move || {
             // The supervisor blocks signals to read them from a descriptor; a task must get its own.
             sigprocmask(SigmaskHow::SIG_SETMASK, Some(&open_to_all), None)?;
             prctl::set_pdeathsig(Signal::SIGKILL)?;
+            if getppid() != supervisor {
+                // It died before the kernel was told.
+                return Err(io::Error::from(Errno::ESRCH));
+            }
             cgroup.map_or(Ok(()), join_cgroup)
         });
     }
     let child = command.spawn().map_err(|error| failed(start, &program, error))?;
     Ok(child.id())
+}
+
+/// Opens a file without waiting for whoever is at the other end of a pipe; reads and writes wait as
+/// usual.
+fn at_once(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
+    fcntl(&file, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK))?;
+    Ok(file)
 }
 
 /// Moves the calling process into the cgroup; "0" is the writer itself (cgroups(7)).

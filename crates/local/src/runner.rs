@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use engine::Planner;
-use model::{Fleet, Node, Plan, Policy, Snapshot};
+use model::{Fleet, Node, Policy, Snapshot};
 use node::grant::Grant;
 
 use crate::clock::Clock;
@@ -18,9 +18,9 @@ use crate::error::RunError;
 use crate::journal::Journal;
 use crate::measure::Gauge;
 use crate::signals::Signals;
-use crate::task::{Ending, State};
-use crate::totals::{Summary, Totals, gpus_held};
-use crate::watch::{View, Watch};
+use crate::task::Ending;
+use crate::totals::{Summary, Totals};
+use crate::watch::Watch;
 use crate::work::Work;
 
 /// How a run is to be carried out.
@@ -105,6 +105,8 @@ pub struct Runner<'a> {
     pub(crate) reason: Option<String>,
     /// Whether something has changed since the last plan.
     pub(crate) dirty: bool,
+    /// Nothing is started before this.
+    pub(crate) paused_until_ms: u64,
     pub(crate) stops: usize,
     /// Since when the journal cannot be written.
     pub(crate) stuck_since_ms: Option<u64>,
@@ -115,16 +117,12 @@ pub struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     /// A run about to begin. Tasks that are over already stay so.
-    ///
-    /// # Errors
-    /// The system refuses what a supervisor needs.
     pub fn new(
         work: Work,
         (journal, around, devices): (Journal, Surroundings, Devices),
-        settings: Settings,
-        watch: &'a mut dyn Watch,
-    ) -> Result<Self, RunError> {
-        let signals = Signals::take()?;
+        (settings, containment): (Settings, Containment),
+        (signals, watch): (Signals, &'a mut dyn Watch),
+    ) -> Self {
         let gpus = devices.gpus();
         let node = Node::idle(around.host.clone(), settings.cpu_milli, settings.memory_mib, gpus);
         let snapshot = Snapshot::new(Fleet::new(vec![node]), 0);
@@ -134,9 +132,8 @@ impl<'a> Runner<'a> {
             let all = (0..work.tasks.len()).map(|id| work.workload(id).as_ref());
             policy.mix = engine::mix::of(all);
         }
-        let containment = Containment::new(around.run.clone());
         let gauge = Gauge::start(&devices, settings.state.clone());
-        Ok(Self {
+        Self {
             work,
             snapshot,
             planner: Planner::new(policy),
@@ -153,12 +150,13 @@ impl<'a> Runner<'a> {
             watch,
             reason: None,
             dirty: true,
+            paused_until_ms: 0,
             stops: 0,
             stuck_since_ms: None,
             journal_tried_ms: 0,
             ticked_ms: 0,
             signals,
-        })
+        }
     }
 
     /// Carries the run out until every task is over, or until it is stopped.
@@ -167,11 +165,13 @@ impl<'a> Runner<'a> {
     /// The journal cannot be written any more, even at the end. Tasks have been ended in order
     /// all the same.
     pub fn run(mut self) -> Result<Summary, RunError> {
-        while !(self.work.is_over() || self.stops > 0 && self.live.is_empty()) {
+        loop {
             self.turn();
+            if self.work.is_over() || self.stops > 0 && self.live.is_empty() {
+                return self.finish();
+            }
             self.signals.wait(self.until_next_ms());
         }
-        self.finish()
     }
 
     fn turn(&mut self) {
@@ -186,8 +186,10 @@ impl<'a> Runner<'a> {
             self.publish();
         }
         self.release_held();
-        if self.dirty && self.stops == 0 && self.stuck_since_ms.is_none() {
+        if self.may_start() {
             self.plan_and_start();
+            // A start may be what others wait for.
+            self.release_held();
         }
         self.write_journal();
         let view = self.view();
@@ -205,48 +207,10 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn release_held(&mut self) {
-        let (free, never) = self.work.released();
-        for id in never {
-            self.over(id, Ending::DependencyNever);
-        }
-        for id in free {
-            self.work.wait(id, self.snapshot.now_ms);
-            self.snapshot.submit(self.work.workload(id).clone());
-            self.dirty = true;
-        }
-    }
-
-    /// Decides what to start, and makes it so.
-    fn plan_and_start(&mut self) {
-        self.dirty = false;
-        let plan = self.planner.plan(&self.snapshot);
-        let broken = engine::check(&self.snapshot, &plan, self.planner.policy());
-        if let Some(first) = broken.first() {
-            self.watch.told(&format!("a plan was not carried out: {first}; please report this"));
-            return;
-        }
-        self.refuse_for_good(&plan);
-        self.carry_out(&plan);
-    }
-
-    /// Ends tasks that can never run here, and remembers why most of the others wait.
-    fn refuse_for_good(&mut self, plan: &Plan) {
-        let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-        let nothing_runs = self.live.is_empty() && plan.steps.is_empty();
-        for (id, refusal) in &plan.waiting {
-            let id = id.0 as usize;
-            // With nothing running and nothing to start, waiting would be for ever.
-            if refusal.is_never() || nothing_runs {
-                let text = refusal.to_string();
-                let why = text.strip_prefix("can never run here: ").unwrap_or(&text).to_string();
-                self.over(id, Ending::NeverFits(why));
-                self.dirty = true;
-            } else if reasons.len() < 16 {
-                *reasons.entry(refusal.to_string()).or_default() += 1;
-            }
-        }
-        self.reason = reasons.into_iter().max_by_key(|(_, count)| *count).map(|(text, _)| text);
+    /// Whether there is something to decide, and nothing against starting.
+    fn may_start(&self) -> bool {
+        let paused = self.clock.now_ms() < self.paused_until_ms;
+        self.dirty && self.stops == 0 && self.stuck_since_ms.is_none() && !paused
     }
 
     /// Writes what has been noted. What cannot be written stops new starts, nothing else.
@@ -273,74 +237,18 @@ impl<'a> Runner<'a> {
 
     /// ms until something is due even if no signal comes.
     fn until_next_ms(&self) -> u64 {
-        let now_ms = self.clock.now_ms();
-        if self.dirty && self.stops == 0 && self.stuck_since_ms.is_none() {
+        if self.may_start() {
             return 0;
         }
+        let now_ms = self.clock.now_ms();
         let ending = |live: &Live| live.phase != Phase::Going;
         let tick = match self.live.values().any(ending) {
             true => ENDING_TICK_MS,
             false => (self.ticked_ms + TICK_MS).saturating_sub(now_ms),
         };
-        let due = self.live.values().flat_map(|live| [live.limit_at_ms, live.warn_at_ms]);
-        let due = due.flatten().min().map_or(u64::MAX, |at| at.saturating_sub(now_ms));
+        let going = self.live.values().filter(|live| live.phase == Phase::Going);
+        let due = going.flat_map(|live| [live.limit_at_ms, live.warn_at_ms]).flatten().min();
+        let due = due.map_or(u64::MAX, |at_ms| at_ms.saturating_sub(now_ms));
         tick.min(due.max(1))
-    }
-
-    pub(crate) fn view(&self) -> View {
-        let (mut done, mut failed) = (0, 0);
-        for posted in &self.work.jobs {
-            let (ok, ended) = posted.counts();
-            done += ok;
-            failed += ended - ok;
-        }
-        let tasks = self.work.tasks.len();
-        View {
-            now_ms: self.snapshot.now_ms,
-            tasks,
-            running: self.live.len(),
-            done,
-            failed,
-            waiting: tasks - done - failed - self.live.len(),
-            reason: self.reason.clone(),
-            gpus: self.devices.gpu_count(),
-            gpus_held: gpus_held(&self.snapshot),
-            busy_ratio: self.gauge.busy_ratio(),
-        }
-    }
-
-    /// Puts GPUs back, ends strays, closes the journal and sums up.
-    fn finish(mut self) -> Result<Summary, RunError> {
-        self.totals.advance(&self.snapshot, self.clock.now_ms());
-        self.containment.close();
-        if let Err(why) = self.devices.restore() {
-            self.watch.told(&format!("GPUs could not be put back as they were: {why}"));
-        }
-        self.withdraw();
-        let view = self.view();
-        self.watch.stands(&view);
-        let interrupted = self.stops > 0 && !self.work.is_over();
-        let left = |state: &State| match state {
-            State::Ended(ending) => !ending.is_final(),
-            State::Held | State::Waiting { .. } | State::Running { .. } => true,
-        };
-        let left = self.work.tasks.iter().filter(|task| left(&task.state)).count();
-        let mut summary = Summary {
-            run: self.journal.run(),
-            tasks: view.tasks,
-            done: view.done,
-            failed: view.failed,
-            left,
-            interrupted: interrupted || self.stops > 0,
-            gpus: view.gpus,
-            simulated: self.settings.simulated,
-            ..Summary::default()
-        };
-        self.totals.into_summary(&mut summary);
-        match left {
-            0 => self.journal.finish(Clock::calendar_ms())?,
-            _ => self.journal.write()?,
-        }
-        Ok(summary)
     }
 }

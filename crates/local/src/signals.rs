@@ -9,12 +9,13 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use crate::error::RunError;
 
-/// Signals that end a run in order.
+/// Signals that end a run in order, unless this process was started with them ignored (`nohup`, or in
+/// the background of a script).
 const STOPS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
 /// The signals of this process, taken out of its way and read from a descriptor.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub struct Signals {
     queue: SignalFd,
     before: SigSet,
 }
@@ -34,10 +35,13 @@ impl Signals {
     ///
     /// # Errors
     /// The system refuses a descriptor.
-    pub(crate) fn take() -> Result<Self, RunError> {
+    pub fn take() -> Result<Self, RunError> {
         let mut set = SigSet::empty();
         set.add(Signal::SIGCHLD);
-        STOPS.into_iter().for_each(|signal| set.add(signal));
+        let ignored = ignored();
+        let heard = STOPS.into_iter().filter(|signal| ignored & (1 << (*signal as u32 - 1)) == 0);
+        // One that is blocked is kept for us even if it is ignored.
+        heard.for_each(|signal| set.add(signal));
         let mut before = SigSet::empty();
         let refuse = |what| move |error: nix::Error| RunError::System { what, error: error.into() };
         pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&set), Some(&mut before))
@@ -49,14 +53,14 @@ impl Signals {
     }
 
     /// Waits until a signal is there or `at_most_ms` have passed.
-    pub(crate) fn wait(&self, at_most_ms: u64) {
+    pub fn wait(&self, at_most_ms: u64) {
         let timeout = PollTimeout::try_from(at_most_ms.min(60_000)).unwrap_or(PollTimeout::ZERO);
         let mut fds = [PollFd::new(self.queue.as_fd(), PollFlags::POLLIN)];
         let _ = poll(&mut fds, timeout);
     }
 
     /// The stop signals that have come; others are taken off the queue as well.
-    pub(crate) fn stops(&self) -> Vec<Signal> {
+    pub fn stops(&self) -> Vec<Signal> {
         let mut found = Vec::new();
         while let Ok(Some(info)) = self.queue.read_signal() {
             let signal = i32::try_from(info.ssi_signo).ok().and_then(|n| Signal::try_from(n).ok());
@@ -80,8 +84,17 @@ impl Signals {
     }
 }
 
+/// The signals that this process ignores, one bit each from 1 on (proc_pid_status(5), `SigIgn`).
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
 impl Drop for Signals {
     fn drop(&mut self) {
+        // What has come too late to matter must not end us after all.
+        let _ = self.stops();
         let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None);
         let _ = nix::sys::prctl::set_child_subreaper(false);
     }

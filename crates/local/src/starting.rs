@@ -17,6 +17,9 @@ use crate::process;
 use crate::runner::{Live, Phase, Runner};
 use crate::task::{Ending, State};
 
+/// How long nothing is started after the machine has run short of something.
+const PAUSE_MS: u64 = 1000;
+
 impl Runner<'_> {
     /// Carries out what a plan says, one attempt each; what fails is seen by the next plan.
     pub(crate) fn carry_out(&mut self, plan: &Plan) {
@@ -34,8 +37,7 @@ impl Runner<'_> {
             match &step.action {
                 Action::SetMode { gpu, mode } => match self.devices.set_mode(gpu.index, *mode) {
                     Ok(()) => {
-                        let _ =
-                            engine::apply(&mut self.snapshot, &step.action, self.planner.policy());
+                        let _ = self.snapshot.set_mode(*gpu, *mode);
                     }
                     Err(why) => {
                         failed.insert(gpu.index);
@@ -43,17 +45,23 @@ impl Runner<'_> {
                     }
                 },
                 Action::Place { workload, seats } => {
-                    let on_failed =
-                        |seat: &Seat| seat.shares.iter().any(|(index, _)| failed.contains(index));
-                    if seats.iter().any(on_failed) {
-                        continue;
-                    }
-                    let applied =
-                        engine::apply(&mut self.snapshot, &step.action, self.planner.policy());
-                    if let (Ok(()), Some(seat)) = (applied, seats.first()) {
-                        failed.extend(self.start(workload.0 as usize, seat));
+                    let mut used = seats.iter().flat_map(|seat| &seat.shares);
+                    if !used.any(|(index, _)| failed.contains(index)) {
+                        failed.extend(self.place(workload.0 as usize, &step.action, seats));
                     }
                 }
+            }
+        }
+    }
+
+    /// Books a task's seat and starts it there; the GPU that failed, if one did.
+    fn place(&mut self, id: usize, action: &Action, seats: &[Seat]) -> Option<u8> {
+        match engine::apply(&mut self.snapshot, action, self.planner.policy()) {
+            Ok(()) => seats.first().and_then(|seat| self.start(id, seat)),
+            Err(refusal) => {
+                self.conclude(id, Ending::NotStarted(refusal.to_string()));
+                self.dirty = true;
+                None
             }
         }
     }
@@ -62,7 +70,7 @@ impl Runner<'_> {
     fn announce(&mut self, id: usize, seats: &[Seat]) {
         let mut device = String::new();
         for (index, share) in seats.iter().flat_map(|seat| &seat.shares) {
-            let _ = write!(device, "gpu{} {share:?};", self.devices.index(*index));
+            let _ = write!(device, "gpu{} {} ", self.devices.index(*index), share.kind());
         }
         let task = &self.work.tasks[id];
         let (number, attempt) = (task.number, task.attempts + 1);
@@ -86,7 +94,7 @@ impl Runner<'_> {
                     self.take_back(&grants);
                     self.vacate(id);
                     self.set_aside(*index, &why);
-                    self.again(id);
+                    self.requeue(id);
                     return Some(*index);
                 }
             }
@@ -102,11 +110,23 @@ impl Runner<'_> {
             Err(error) => {
                 self.take_back(&grants);
                 self.vacate(id);
-                self.over(id, Ending::NotStarted(error.to_string()));
-                self.dirty = true;
+                self.not_started(id, &error);
             }
         }
         None
+    }
+
+    /// A process could not be made: for lack of something that may come back, or for good.
+    fn not_started(&mut self, id: usize, error: &process::NotStarted) {
+        self.containment.clear(&self.work.label(id));
+        if error.may_pass() {
+            self.watch.told(&format!("{error}; trying again in {} s", PAUSE_MS / 1000));
+            self.requeue(id);
+            self.paused_until_ms = self.clock.now_ms() + PAUSE_MS;
+            return;
+        }
+        self.conclude(id, Ending::NotStarted(error.to_string()));
+        self.dirty = true;
     }
 
     fn spawn(&mut self, id: usize, grants: &[(u8, Grant)]) -> Result<u32, process::NotStarted> {
@@ -189,7 +209,7 @@ impl Runner<'_> {
     }
 
     /// Puts a task back into the queue.
-    pub(crate) fn again(&mut self, id: usize) {
+    pub(crate) fn requeue(&mut self, id: usize) {
         let at_ms = Clock::calendar_ms();
         self.journal.note(Entry::Ended { task: id, ending: None, at_ms });
         self.work.wait(id, self.clock.now_ms());
@@ -207,7 +227,7 @@ impl Runner<'_> {
     }
 
     /// Notes that a task is over.
-    pub(crate) fn over(&mut self, id: usize, ending: Ending) {
+    pub(crate) fn conclude(&mut self, id: usize, ending: Ending) {
         let at_ms = Clock::calendar_ms();
         if self.work.tasks[id].attempts == 0 {
             // It has no line yet.

@@ -12,7 +12,7 @@ pub struct Task {
     pub job: usize,
     /// Index in the job's array.
     pub index: Option<u32>,
-    /// Its number, which no other task on this machine has (`SLURM_JOB_ID`).
+    /// Its number, which no other task in the same state folder has (`SLURM_JOB_ID`).
     pub number: u64,
     /// How often it has been started.
     pub attempts: u32,
@@ -67,15 +67,21 @@ impl Ending {
         *self == Self::Exited(0)
     }
 
-    /// Whether a resumed run need not start it again: it came to an end of its own.
+    /// Whether it came to an end, so that a continued run does not start it again.
     pub fn is_final(&self) -> bool {
+        *self != Self::Cancelled
+    }
+
+    /// Whether it may be the fault of a GPU that failed under it.
+    pub(crate) fn may_be_the_gpus(&self) -> bool {
         match self {
-            Self::Exited(_) | Self::Signalled(_) | Self::TimedOut => true,
-            Self::Cancelled
+            Self::Exited(status) => *status != 0,
+            Self::Signalled(_) | Self::GpuFailed(_) => true,
+            Self::TimedOut
+            | Self::Cancelled
             | Self::NotStarted(_)
             | Self::DependencyNever
-            | Self::NeverFits(_)
-            | Self::GpuFailed(_) => false,
+            | Self::NeverFits(_) => false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The jobs of a run and their tasks, and which tasks may start as far as other jobs go.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ pub struct Posted {
     started: usize,
     ended: usize,
     ok: usize,
+    /// Whether its held tasks have all been looked at once.
+    judged: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +53,10 @@ pub struct Work {
     /// Tasks of all jobs; a position is the task's id to the engine.
     pub tasks: Vec<Task>,
     workloads: Vec<Arc<Workload>>,
-    held: BTreeSet<usize>,
+    /// Tasks that wait for other jobs, by job.
+    held: BTreeMap<usize, BTreeSet<usize>>,
+    /// Tasks that have ended since the held ones were looked at.
+    news: Vec<usize>,
     left: usize,
 }
 
@@ -59,6 +64,17 @@ impl Posted {
     /// Tasks that ended well, and tasks that ended.
     pub fn counts(&self) -> (usize, usize) {
         (self.ok, self.ended)
+    }
+
+    /// Its task with an index, or its only one.
+    fn task_of(&self, index: Option<u32>) -> Option<usize> {
+        match (&self.job.array, index) {
+            (Some(array), Some(index)) => {
+                array.indices.binary_search(&index).ok().map(|at| self.first + at)
+            }
+            (None, None) => Some(self.first),
+            (Some(_), None) | (None, Some(_)) => None,
+        }
     }
 }
 
@@ -89,13 +105,23 @@ impl Work {
         for (workload, number) in job.tasks(WorkloadId(first as u64)).into_iter().zip(number..) {
             let index = workload.array.map(|member| member.index);
             let (job, state) = (self.jobs.len(), State::Held);
-            self.held.insert(self.tasks.len());
+            self.held.entry(self.jobs.len()).or_default().insert(self.tasks.len());
             self.tasks.push(Task { job, index, number, attempts: 0, state });
             self.workloads.push(Arc::new(workload));
         }
         self.left = self.tasks.len();
         let (script, after) = (None, Vec::new());
-        self.jobs.push(Posted { job, number, first, script, after, started: 0, ended: 0, ok: 0 });
+        self.jobs.push(Posted {
+            job,
+            number,
+            first,
+            script,
+            after,
+            started: 0,
+            ended: 0,
+            ok: 0,
+            judged: false,
+        });
         Ok(())
     }
 
@@ -125,28 +151,44 @@ impl Work {
 
     /// Notes that a task waits for a seat.
     pub fn wait(&mut self, id: usize, since_ms: u64) {
-        self.held.remove(&id);
+        self.let_go(id);
         self.tasks[id].state = State::Waiting { since_ms };
     }
 
     /// Notes that a task has been started.
     pub fn start(&mut self, id: usize, since_ms: u64) {
+        self.tasks[id].state = State::Running { since_ms };
+        self.attempted(id, self.tasks[id].attempts + 1);
+    }
+
+    /// Notes how often a task has been started.
+    pub fn attempted(&mut self, id: usize, attempts: u32) {
         let task = &mut self.tasks[id];
-        task.state = State::Running { since_ms };
-        task.attempts += 1;
-        if task.attempts == 1 {
+        if task.attempts == 0 && attempts > 0 {
             self.jobs[task.job].started += 1;
+        }
+        task.attempts = attempts;
+    }
+
+    fn let_go(&mut self, id: usize) {
+        let job = self.tasks[id].job;
+        if let Some(held) = self.held.get_mut(&job) {
+            held.remove(&id);
+            if held.is_empty() {
+                self.held.remove(&job);
+            }
         }
     }
 
     /// Notes how a task ended. A second end is not counted.
     pub fn end(&mut self, id: usize, ending: Ending) {
-        let task = &mut self.tasks[id];
-        if matches!(task.state, State::Ended(_)) {
+        if matches!(self.tasks[id].state, State::Ended(_)) {
             return;
         }
-        self.held.remove(&id);
+        self.let_go(id);
+        self.news.push(id);
         self.left -= 1;
+        let task = &mut self.tasks[id];
         let posted = &mut self.jobs[task.job];
         posted.ended += 1;
         posted.ok += usize::from(ending.is_ok());
@@ -159,16 +201,40 @@ impl Work {
     }
 
     /// Held tasks that may start now, and those that never can.
-    pub fn released(&self) -> (Vec<usize>, Vec<usize>) {
+    pub fn released(&mut self) -> (Vec<usize>, Vec<usize>) {
+        let news = std::mem::take(&mut self.news);
         let (mut free, mut never) = (Vec::new(), Vec::new());
-        for id in &self.held {
-            match self.standing(*id) {
-                Standing::Met => free.push(*id),
-                Standing::Never => never.push(*id),
-                Standing::Pending => {}
+        for (job, held) in &self.held {
+            for id in self.to_judge(*job, held, &news) {
+                match self.standing(id) {
+                    Standing::Met => free.push(id),
+                    Standing::Never => never.push(id),
+                    Standing::Pending => {}
+                }
             }
         }
+        for job in self.held.keys() {
+            self.jobs[*job].judged = true;
+        }
         (free, never)
+    }
+
+    /// The held tasks of a job whose standing may have changed since they were judged.
+    ///
+    /// * `news` — tasks of any job that have ended since.
+    fn to_judge(&self, job: usize, held: &BTreeSet<usize>, news: &[usize]) -> Vec<usize> {
+        let posted = &self.jobs[job];
+        let twins = |condition: &Condition| condition.kind == DependencyKind::AfterCorr;
+        if !posted.after.iter().any(twins) {
+            // All of them stand as one does.
+            let pending = held.first().is_some_and(|id| self.standing(*id) == Standing::Pending);
+            return if pending { Vec::new() } else { held.iter().copied().collect() };
+        }
+        if !posted.judged || posted.after.len() > 1 {
+            return held.iter().copied().collect();
+        }
+        let twins = news.iter().filter_map(|id| posted.task_of(self.tasks[*id].index));
+        twins.filter(|id| held.contains(id)).collect()
     }
 
     fn standing(&self, id: usize) -> Standing {
@@ -203,13 +269,8 @@ impl Work {
 
     /// What the task of the same index in another job means for one.
     fn of_twin(&self, other: &Posted, id: usize) -> Standing {
-        let indices = other.job.array.as_ref().map(|array| &array.indices);
-        let twin = match (indices, self.tasks[id].index) {
-            (Some(indices), Some(index)) => indices.binary_search(&index).ok(),
-            (None, None) => Some(0),
-            _ => None,
-        };
-        match twin.map(|at| &self.tasks[other.first + at].state) {
+        let twin = other.task_of(self.tasks[id].index);
+        match twin.map(|twin| &self.tasks[twin].state) {
             Some(State::Ended(ending)) if ending.is_ok() => Standing::Met,
             Some(State::Held | State::Waiting { .. } | State::Running { .. }) => Standing::Pending,
             Some(State::Ended(_)) | None => Standing::Never,
@@ -240,12 +301,10 @@ impl Work {
         (0..at).filter(|other| self.jobs[*other].job.pattern.name == *name).collect()
     }
 
-    /// The job that another one calls by its number or name; of several the last before it.
+    /// The job that another one calls by its name; of several the last before it. Numbers are given
+    /// when a run begins, so that nobody can know them before.
     fn find(&self, at: usize, wanted: &str) -> Result<usize, RunError> {
-        let is = |other: &usize| {
-            let posted = &self.jobs[*other];
-            posted.number.to_string() == wanted || posted.job.pattern.name == wanted
-        };
+        let is = |other: &usize| self.jobs[*other].job.pattern.name == wanted;
         let found = (0..at).rev().chain(at + 1..self.jobs.len()).find(is);
         found.ok_or_else(|| RunError::NoSuchJob {
             job: self.jobs[at].job.pattern.name.clone(),
@@ -256,13 +315,13 @@ impl Work {
     /// Jobs that can be put into an order are no circle: take away those whose conditions are about
     /// jobs taken away before, until none is left.
     fn refuse_circles(&self) -> Result<(), RunError> {
-        let mut left: Vec<usize> = (0..self.jobs.len()).collect();
+        let mut left: BTreeSet<usize> = (0..self.jobs.len()).collect();
         loop {
             let waits = |at: &usize| {
-                let about = self.jobs[*at].after.iter().flat_map(|condition| &condition.jobs);
-                about.into_iter().any(|other| left.contains(other))
+                let mut about = self.jobs[*at].after.iter().flat_map(|condition| &condition.jobs);
+                about.any(|other| left.contains(other))
             };
-            let rest: Vec<usize> = left.iter().copied().filter(waits).collect();
+            let rest: BTreeSet<usize> = left.iter().copied().filter(waits).collect();
             match rest.first() {
                 None => return Ok(()),
                 Some(first) if rest.len() == left.len() => {

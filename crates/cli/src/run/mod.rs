@@ -4,15 +4,16 @@ mod order;
 mod progress;
 mod summary;
 
-use std::time::Duration;
-
+use local::clock::Clock;
+use local::containment::{self, Containment};
+use local::signals::Signals;
 use local::{Choice, Devices, RunError, Runner, Settings, Work, prepare};
-use node::machine::{Machine, MachineError, MachineOptions};
+use node::machine::{Machine, MachineOptions};
 
 use crate::args::{Output, Run};
 use crate::failure::{Answer, Failure};
+use crate::screen;
 use crate::simulated::{self, Simulated};
-use crate::{inputs, screen};
 use order::{Order, Remembered};
 use progress::Progress;
 
@@ -22,34 +23,53 @@ const GRACE_MS: u64 = 30_000;
 const CPU_MILLI_PER_GPU: u64 = 16_000;
 const MEMORY_MIB_PER_GPU: u64 = 128 * 1024;
 /// Time between two looks for GPUs, with `--wait`.
-const WAIT_STEP: Duration = Duration::from_secs(1);
+const WAIT_STEP_MS: u64 = 1000;
 
 pub(crate) fn run(options: &Run) -> Result<Answer, Failure> {
+    // Before any thread is there: whoever comes later must not hear them in our place.
+    let signals = Signals::take().map_err(refused)?;
+    let simulated = match options.resume {
+        // Before files are read: a pipe can be read only once.
+        None if !options.files.is_empty() => simulated::machine(options.simulate_gpus.as_deref())?,
+        _ => None,
+    };
     let order = Order::of(options)?;
-    let simulated = simulated::machine(order.remembered.simulate_gpus.as_deref())?;
+    let simulated = match simulated {
+        None => simulated::machine(order.remembered.simulate_gpus.as_deref())?,
+        there => there,
+    };
     order.tell();
-    let Remembered { policy, policy_file, folder, .. } = &order.remembered;
-    let policy = inputs::policy(policy_file.as_deref(), policy.as_deref(), None)?;
+    let folder = order.remembered.folder.clone();
+    let policy = order.remembered.policy()?;
     // Numbers are given by the journal; all is looked at before, so that a file that makes no sense
     // leaves no trace.
     let draft = Work::new(order.jobs.clone(), 1).map_err(refused)?;
-    prepare::look_at_folders(&draft, &prepare::surroundings(0), folder).map_err(refused)?;
-    let devices = devices(options, &order, simulated.as_ref())?;
-    let (journal, first) = order.begin(draft.tasks.len())?;
+    prepare::look_at_folders(&draft, &prepare::surroundings(0), &folder).map_err(refused)?;
+    let Some(devices) = devices(options, &order, simulated.as_ref(), &signals)? else {
+        return Ok(Answer::No);
+    };
+    let (mut journal, first) = order.begin(draft.tasks.len())?;
     let mut around = prepare::surroundings(journal.run());
     let mut work = order.work(first, options.retry_failed)?;
     let spool = prepare::folder(&order.state, journal.run());
-    prepare::spool(&mut work, &mut around, &spool).map_err(refused)?;
-    let settings = Settings {
-        policy,
-        folder: folder.clone(),
-        state: order.state.clone(),
-        ..booked(options, &devices, simulated.is_some())
-    };
+    let ready = prepare::spool(&mut work, &mut around, &spool);
+    let containment = Containment::new(around.run.clone());
+    let ready = ready.and_then(|()| journal.held_in(containment.folder()));
+    if let Err(error) = ready {
+        let _ = journal.finish(Clock::calendar_ms());
+        return Err(refused(error));
+    }
+    let settings =
+        Settings { policy, folder, state: order.state.clone(), ..booked(&order, &devices) };
+    let settings = Settings { simulated: simulated.is_some(), ..settings };
     let mut progress = Progress::new(options.output.output == Output::Json || options.quiet);
-    let runner = Runner::new(work, (journal, around, devices), settings, &mut progress);
-    let summary = runner.and_then(Runner::run).map_err(refused)?;
+    let books = (journal, around, devices);
+    let runner = Runner::new(work, books, (settings, containment), (signals, &mut progress));
+    let summary = runner.run().map_err(refused)?;
     progress.finish();
+    if summary.left == 0 {
+        let _ = std::fs::remove_dir_all(&spool);
+    }
     let text = match options.output.output {
         Output::Table => summary::table(&summary),
         Output::Json => crate::words::to_json(&summary),
@@ -58,15 +78,16 @@ pub(crate) fn run(options: &Run) -> Result<Answer, Failure> {
     Ok(if summary.done == summary.tasks { Answer::Yes } else { Answer::No })
 }
 
-/// The GPUs that the run may use.
+/// The GPUs that the run may use; `None` if someone stopped the wait for them.
 fn devices(
     options: &Run,
     order: &Order,
     simulated: Option<&Simulated>,
-) -> Result<Devices, Failure> {
+    signals: &Signals,
+) -> Result<Option<Devices>, Failure> {
     let needed = order.jobs.iter().any(|job| job.pattern.demand.gpus.is_some());
     if !needed && order.remembered.devices.is_empty() {
-        return Ok(Devices::none());
+        return Ok(Some(Devices::none()));
     }
     let choice = Choice {
         indices: order.remembered.devices.clone(),
@@ -77,36 +98,33 @@ fn devices(
         let state = simulated.map_or(order.state.as_path(), Simulated::folder).to_path_buf();
         let machine = Machine::open(MachineOptions {
             state: Some(state),
-            cgroup_parent: local::containment::for_caps(),
+            cgroup_parent: containment::folder_of_runs(),
             ..Default::default()
         });
-        let found = machine
-            .map_err(no_machine)
-            .and_then(|machine| Devices::of(machine, &choice).map_err(refused));
-        match found {
+        let machine = machine.map_err(|error| Failure::Machine(error.to_string()))?;
+        match Devices::of(machine, &choice) {
             Ok((devices, left_out)) => {
                 left_out.iter().for_each(|why| screen::note(&format!("left out: {why}")));
-                return Ok(devices);
+                return Ok(Some(devices));
             }
-            Err(Failure::Machine(why))
-                if options.wait && why.ends_with(local::devices::BUSY_WAY_OUT) =>
-            {
+            Err(RunError::Busy(why)) if options.wait => {
                 if !std::mem::replace(&mut told, true) {
                     screen::note(&format!("waiting: {why}"));
                 }
-                std::thread::sleep(WAIT_STEP);
+                signals.wait(WAIT_STEP_MS);
+                if !signals.stops().is_empty() {
+                    return Ok(None);
+                }
             }
-            Err(failure) => return Err(failure),
+            Err(error) => return Err(refused(error)),
         }
     }
 }
 
-fn no_machine(error: MachineError) -> Failure {
-    Failure::Machine(error.to_string())
-}
-
 /// What the machine has for tasks beside GPUs, as far as the options leave it open.
-fn booked(options: &Run, devices: &Devices, simulated: bool) -> Settings {
+fn booked(order: &Order, devices: &Devices) -> Settings {
+    let Remembered { cpus: told_cpus, memory_mib: told_mib, grace_ms, .. } = order.remembered;
+    let simulated = order.remembered.simulate_gpus.is_some();
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let gpus = devices.gpu_count() as u64;
     let (cpu_milli, memory_mib) = match simulated && gpus > 0 {
@@ -115,9 +133,9 @@ fn booked(options: &Run, devices: &Devices, simulated: bool) -> Settings {
     };
     Settings {
         policy: model::Policy::new(model::Placement::Hotpot),
-        grace_ms: options.grace.unwrap_or(GRACE_MS),
-        cpu_milli: options.cpus.map_or(cpu_milli, |cpus| u64::from(cpus) * 1000),
-        memory_mib: options.memory.unwrap_or(memory_mib),
+        grace_ms: grace_ms.unwrap_or(GRACE_MS),
+        cpu_milli: told_cpus.map_or(cpu_milli, |cpus| u64::from(cpus) * 1000),
+        memory_mib: told_mib.unwrap_or(memory_mib),
         folder: Default::default(),
         state: Default::default(),
         simulated,

@@ -7,13 +7,14 @@ use formats::{Job, Source};
 use local::clock::Clock;
 use local::journal::{self, Journal, NewRun, RunRow, TaskRow};
 use local::{Work, containment};
+use model::Policy;
 use node::state_dir::state_dir;
 use serde::{Deserialize, Serialize};
 
 use super::refused;
 use crate::args::Run;
 use crate::failure::Failure;
-use crate::screen;
+use crate::{inputs, screen};
 
 /// Options that a continued run must have again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +23,11 @@ pub(super) struct Remembered {
     pub(super) simulate_gpus: Option<String>,
     pub(super) devices: Vec<u32>,
     pub(super) policy: Option<String>,
-    pub(super) policy_file: Option<PathBuf>,
+    /// Name and text of the policy's file.
+    pub(super) policy_file: Option<(String, String)>,
+    pub(super) cpus: Option<u32>,
+    pub(super) memory_mib: Option<u64>,
+    pub(super) grace_ms: Option<u64>,
 }
 
 /// What is to be done: something new, or the rest of an earlier run.
@@ -93,11 +98,10 @@ impl Order {
         let (book, pid) = (book(&self.state), std::process::id());
         let start_ticks = containment::start_ticks_of(pid).unwrap_or(0);
         if let Some(Earlier { row, .. }) = &self.earlier {
-            let journal = Journal::take_over(&book, row.run, pid, start_ticks);
+            let journal = Journal::take_over(&book, row, (pid, start_ticks));
             return Ok((journal.map_err(refused)?, row.first_number));
         }
         let new = NewRun {
-            folder: &self.remembered.folder,
             options: &serde_json::to_string(&self.remembered).unwrap_or_default(),
             files: &self.files,
             tasks: tasks as u64,
@@ -116,9 +120,16 @@ impl Order {
         let Some(earlier) = &self.earlier else { return Ok(work) };
         let mut kept = 0;
         for task in &earlier.tasks {
-            let Some(ending) = &task.ending else { continue };
-            let again = !ending.is_final() || (retry_failed && !ending.is_ok());
-            if !again && task.task < work.tasks.len() {
+            if task.task >= work.tasks.len() {
+                continue;
+            }
+            // Its output is added to, and it counts as restarted.
+            work.attempted(task.task, task.attempts);
+            let ending = task
+                .ending
+                .as_ref()
+                .filter(|ending| ending.is_final() && (ending.is_ok() || !retry_failed));
+            if let Some(ending) = ending {
                 work.end(task.task, ending.clone());
                 kept += 1;
             }
@@ -130,7 +141,16 @@ impl Order {
 }
 
 impl Remembered {
-    pub(super) fn of(options: &Run) -> Result<Self, Failure> {
+    /// How seats are chosen.
+    pub(super) fn policy(&self) -> Result<Policy, Failure> {
+        let source = self
+            .policy_file
+            .as_ref()
+            .map(|(name, text)| Source::from_bytes(name, text.clone().into_bytes()));
+        inputs::policy_of(source.transpose()?.as_ref(), self.policy.as_deref(), None)
+    }
+
+    fn of(options: &Run) -> Result<Self, Failure> {
         if options.files.is_empty() {
             let text =
                 "name a file to run, such as job.sbatch, or --resume to continue the last run";
@@ -139,13 +159,16 @@ impl Remembered {
         let folder = std::env::current_dir().map_err(|error| {
             Failure::Machine(format!("the current folder: {error}; change to one that exists"))
         })?;
-        let policy_file = options.policy_file.as_ref().map(|path| folder.join(path));
+        let policy_file = options.policy_file.as_deref().map(Source::open).transpose()?;
         Ok(Self {
             folder,
             simulate_gpus: options.simulate_gpus.clone(),
             devices: options.devices.clone(),
             policy: options.policy.clone(),
-            policy_file,
+            policy_file: policy_file.map(|it| (it.name().to_string(), it.text().to_string())),
+            cpus: options.cpus,
+            memory_mib: options.memory,
+            grace_ms: options.grace,
         })
     }
 }
@@ -188,8 +211,9 @@ fn refuse_to_continue(row: &RunRow, ended_too: bool) -> Result<(), Failure> {
 /// Ends what a run has left running.
 fn sweep(row: &RunRow, tasks: &[TaskRow]) {
     let unended = tasks.iter().filter(|task| task.ending.is_none());
+    let name = containment::name(row.run, row.pid);
     let leaders: Vec<(u32, u64)> = unended.filter_map(|task| task.process).collect();
-    let swept = containment::sweep(&containment::name(row.run, row.pid), &leaders);
+    let swept = containment::sweep(&name, row.cgroup.as_deref(), &leaders);
     if swept > 0 {
         screen::note(&format!("run {}: ended {swept} processes that were left over", row.run));
     }

@@ -135,3 +135,15 @@ pub(crate) fn processes(word: &str) -> Vec<u32> {
     })
     .collect()
 }
+
+/// Whether cgroups (v2) can be made here, told without asking the program.
+pub(crate) fn can_make_cgroups() -> bool {
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let Some(own) = own.lines().find_map(|line| line.strip_prefix("0::/")) else { return false };
+    ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].iter().any(|mount| {
+        let folder = Path::new(mount).join(own).join(format!("probe-{}", std::process::id()));
+        let made =
+            Path::new(mount).join("cgroup.procs").exists() && std::fs::create_dir(&folder).is_ok();
+        made && std::fs::remove_dir(&folder).is_ok()
+    })
+}

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use crate::bench::{Bench, processes};
+use crate::bench::{Bench, can_make_cgroups, processes};
+use crate::support::skip;
 
 #[test]
 fn statuses_and_signals_are_told() {
@@ -31,7 +32,7 @@ fn a_task_that_ignores_term_is_killed_at_its_limit() {
     let bench = Bench::new("limit-kill");
     bench.script(
         "t.sbatch",
-        "--job-name=t\n--time=0:01\n--signal=B:USR1@1\n--output=t.txt",
+        "--job-name=t\n--time=0:03\n--signal=B:USR1@1\n--output=t.txt",
         "trap '' TERM; trap 'echo warned' USR1; sleep 4001 & sleep 4001 & wait; wait; wait",
     );
     let begun = Instant::now();
@@ -44,7 +45,63 @@ fn a_task_that_ignores_term_is_killed_at_its_limit() {
 }
 
 #[test]
+fn a_warning_goes_to_what_a_script_has_started_and_not_to_the_script() {
+    let bench = Bench::new("warning");
+    bench.script(
+        "w.sbatch",
+        "--time=0:05\n--signal=USR1@3\n--output=w.txt",
+        "sh -c 'trap \"echo step; exit 7\" USR1; echo up; while :; do sleep 0.1; done'; echo script $?",
+    );
+    let done = bench.run("run w.sbatch");
+    assert_eq!(
+        (done.code, bench.read("w.txt").as_str()),
+        (0, "up\nstep\nscript 7\n"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn a_run_under_nohup_lives_on_after_a_hangup() {
+    let bench = Bench::new("nohup");
+    bench.script(
+        "n.sbatch",
+        "--output=n.txt",
+        "echo up; until [ -e go ]; do sleep 0.05; done; echo end",
+    );
+    let mut command = bench.place.command("nohup");
+    command.args([crate::support::PROGRAM, "run", "n.sbatch"]);
+    command.env("HOTPOT_STATE_DIR", bench.place.path("state"));
+    let mut run = bench.start(command);
+    bench.until("it is up", || bench.read("n.txt") == "up\n");
+    run.signal("HUP");
+    run.signal("HUP");
+    bench.place.write("go", "");
+    assert_eq!((run.wait(), bench.read("n.txt").as_str()), (0, "up\nend\n"), "{}", bench.said());
+}
+
+#[test]
+fn a_second_hangup_does_not_cut_the_grace_short() {
+    let bench = Bench::new("two-hups");
+    bench.script(
+        "h.sbatch",
+        "--output=h.txt",
+        "trap 'sleep 0.5; echo saved; exit 0' TERM; echo up; sleep 4008 & wait",
+    );
+    let mut run = bench.start(bench.command("run h.sbatch"));
+    bench.until("it is up", || bench.read("h.txt") == "up\n");
+    run.signal("HUP");
+    bench.until("it has been told", || bench.said().contains("told to end"));
+    run.signal("TERM");
+    assert_eq!((run.wait(), bench.read("h.txt").as_str()), (1, "up\nsaved\n"), "{}", bench.said());
+    assert_eq!(processes("sleep\u{0}4008"), Vec::<u32>::new());
+}
+
+#[test]
 fn what_a_task_leaves_in_the_background_ends_with_it() {
+    if !can_make_cgroups() {
+        return skip("a process that wipes its variables is held by a cgroup only");
+    }
     let bench = Bench::new("daemon");
     // Out of its group and its session, its parent gone, its variables wiped.
     bench.script(

@@ -23,7 +23,11 @@ fn without_a_driver_a_run_says_so_and_how_to_go_on() {
 fn two_runs_do_not_sit_on_one_gpu() {
     let bench = Bench::new("two");
     let shown = bench.machine("t4:2");
-    bench.script("a.sbatch", "--gpus=1\n--output=a.txt", "echo $SLURM_JOB_GPUS; sleep 1.5");
+    bench.script(
+        "a.sbatch",
+        "--gpus=1\n--output=a.txt",
+        "echo $SLURM_JOB_GPUS; until [ -e go ]; do sleep 0.05; done",
+    );
     bench.script("b.sbatch", "--gpus=1\n--output=b.txt", "echo $SLURM_JOB_GPUS");
     let mut first = bench.command("run a.sbatch --devices 0");
     shown.to(&mut first);
@@ -36,8 +40,15 @@ fn two_runs_do_not_sit_on_one_gpu() {
     let done = output(shown.to(&mut bench.command("run b.sbatch --devices 0")));
     assert_eq!(done.code, 1, "{}", done.err);
     assert!(done.err.contains("--wait"), "{}", done.err);
-    let done = output(shown.to(&mut bench.command("run b.sbatch --devices 0 --wait")));
-    assert_eq!((done.code, bench.read("b.txt").as_str()), (0, "0\n"), "{}", done.err);
+    let mut waits = bench.command("run b.sbatch --devices 0 --wait");
+    let waits = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| output(shown.to(&mut waits)));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(!waits.is_finished());
+        bench.place.write("go", "");
+        waits.join().expect("the program runs")
+    });
+    assert_eq!((waits.code, bench.read("b.txt").as_str()), (0, "0\n"), "{}", waits.err);
     assert_eq!(first.wait(), 0);
 }
 
@@ -78,7 +89,7 @@ fn a_killed_mps_daemon_is_started_anew() {
         "daemon() { grep -lsz CUDA_MPS_PIPE_DIRECTORY=$CUDA_MPS_PIPE_DIRECTORY /proc/[0-9]*/environ 2>/dev/null |\n\
          cut -d/ -f3 | while read -r pid; do grep -qs nvidia-cuda-mps /proc/$pid/comm && echo $pid; done; }\n\
          echo first; [ $SLURM_RESTART_COUNT = 1 ] && exit 0\n\
-         kill -9 $(daemon); sleep 0.1; until [ -n \"$(daemon)\" ]; do sleep 0.1; done; exit 1",
+         kill -9 $(daemon); for _ in $(seq 300); do [ -n \"$(daemon)\" ] && exit 1; sleep 0.1; done; exit 3",
     );
     let done = bench.run("run m.sbatch --simulate-gpus a100-80gb:1");
     assert!(done.err.contains("MPS is up again"), "{}", done.err);
@@ -130,15 +141,19 @@ fn a_full_disk_stops_new_starts_until_there_is_room() {
     let filler = state.join("filler");
     let filled = std::fs::write(&filler, vec![0u8; 1 << 20]);
     bench.until("the full disk is told", || bench.said().contains("until then no task is started"));
+    // Those that run end; then nothing more happens.
+    std::thread::sleep(std::time::Duration::from_millis(500));
     let at = bench.read("ended").lines().count();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let still_at = bench.read("ended").lines().count();
     std::fs::remove_file(&filler).expect("room again");
     let code = run.wait();
     let told = bench.said();
     let unmounted = Command::new("umount").arg(&state).status();
     assert!(filled.is_err() && unmounted.is_ok_and(|status| status.success()));
+    assert!(at == still_at && at < 40, "{at} {still_at}");
     assert_eq!(code, 0, "{told}");
     assert!(told.contains("free some space") && told.contains("going on"), "{told}");
-    assert!(at < 40);
     assert_eq!(bench.read("ended").lines().count(), 40);
 }
 
@@ -182,4 +197,30 @@ fn an_old_driver_still_runs_whole_gpus() {
     let mut command = bench.command("run o.sbatch");
     let done = output(shown.to(&mut command).env("HOTPOT_NVML", &old));
     assert_eq!((done.code, bench.read("o.txt").as_str()), (0, "done\n"), "{}", done.err);
+}
+
+#[test]
+fn a_run_inside_a_run_has_a_machine_of_its_own() {
+    let bench = Bench::new("nested");
+    bench.script("inner.sbatch", "--gpus=1\n--output=/dev/null", "true");
+    let inner =
+        "HOTPOT_STATE_DIR=$PWD/inner hotpot run inner.sbatch --simulate-gpus t4:1 || exit 5";
+    bench.script(
+        "outer.sbatch",
+        "--array=1-2%1\n--gpus=1\n--output=o.txt\n--open-mode=append",
+        inner,
+    );
+    let done = bench.run("run outer.sbatch --simulate-gpus t4:1");
+    assert_eq!(done.code, 0, "{} {}", done.err, bench.read("o.txt"));
+    assert_eq!(bench.read("o.txt").matches("1 of 1 tasks done").count(), 2);
+}
+
+#[test]
+fn a_program_that_cannot_be_executed_costs_one_task() {
+    let bench = Bench::new("spawn");
+    bench.place.write("mixed.toml", "[[workload]]\nname = \"bad\"\narray = \"1-3\"\ngpus = 1\ncommand = [\"./none\"]\n\n[[workload]]\nname = \"good\"\ngpus = 1\ncommand = \"true\"\n");
+    let done = bench.run("run mixed.toml --simulate-gpus t4:1");
+    assert_eq!(done.code, 1);
+    assert!(done.out.contains("1 of 4 tasks done, 3 failed"), "{} {}", done.out, done.err);
+    assert!(done.err.contains("bad[3]: not started: cannot execute ./none"), "{}", done.err);
 }

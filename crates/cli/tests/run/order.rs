@@ -32,6 +32,42 @@ fn jobs_wait_for_one_another() {
 }
 
 #[test]
+fn after_waits_for_the_start_only_and_a_chain_takes_no_time_of_its_own() {
+    let bench = Bench::new("chain");
+    bench.script(
+        "long.sbatch",
+        "--job-name=long\n--output=/dev/null",
+        "until [ -e go ]; do sleep 0.02; done",
+    );
+    bench.script(
+        "next.sbatch",
+        "--job-name=next\n--dependency=after:long\n--output=/dev/null",
+        "touch go",
+    );
+    bench.script(
+        "l1.sbatch",
+        "--job-name=l1\n--dependency=afterok:next\n--output=/dev/null",
+        "true",
+    );
+    bench.script("l2.sbatch", "--job-name=l2\n--dependency=afterok:l1\n--output=/dev/null", "true");
+    bench.script("bad.sbatch", "--job-name=bad\n--output=/dev/null", "false");
+    bench.script(
+        "n1.sbatch",
+        "--job-name=n1\n--dependency=afterok:bad\n--output=/dev/null",
+        "true",
+    );
+    bench.script("n2.sbatch", "--job-name=n2\n--dependency=afterok:n1\n--output=/dev/null", "true");
+    let files = "l2.sbatch l1.sbatch next.sbatch long.sbatch n2.sbatch n1.sbatch bad.sbatch";
+    let done = bench.run(&format!("run {files} --cpus 8 --output json"));
+    assert_eq!(done.code, 1, "{}", done.err);
+    let figures: serde_json::Value = serde_json::from_str(&done.out).expect("JSON");
+    assert_eq!(
+        (&figures["done"], &figures["failed"], &figures["left"]),
+        (&4.into(), &3.into(), &0.into())
+    );
+}
+
+#[test]
 fn tasks_of_arrays_wait_for_their_twins() {
     let bench = Bench::new("corr");
     bench.script(
@@ -80,14 +116,16 @@ fn unknown_jobs_circles_and_gangs_are_refused_before_anything_starts() {
 #[test]
 fn an_array_keeps_to_its_limit_and_nobody_shares_a_whole_gpu() {
     let bench = Bench::new("limit");
-    // Each task counts those that run at the same moment.
-    let count = "mkdir -p now; touch now/$SLURM_JOB_ID; sleep 0.1; ls now | wc -l >> peak\n\
-                 ls now; cat now/* | wc -l; rm now/$SLURM_JOB_ID";
+    // Each task counts those that run at the same moment, and those on its GPU.
+    let count = "mkdir -p now; touch now/$SLURM_JOB_ID gpu-$SLURM_JOB_GPUS.$SLURM_JOB_ID; sleep 0.1\n\
+                 ls now | wc -l >> peak;\n\
+                 ls gpu-$SLURM_JOB_GPUS.* | wc -l >> shared; rm now/$SLURM_JOB_ID gpu-$SLURM_JOB_GPUS.$SLURM_JOB_ID";
     bench.script("l.sbatch", "--array=1-12%3\n--gpus=1\n--output=/dev/null", count);
     let done = bench.run("run l.sbatch --simulate-gpus t4:8");
     assert_eq!(done.code, 0, "{}", done.err);
     let peak = bench.read("peak").lines().filter_map(|line| line.trim().parse::<u32>().ok()).max();
     assert_eq!(peak, Some(3));
+    assert_eq!(bench.read("shared"), "1\n".repeat(12));
 }
 
 #[test]

@@ -8,9 +8,9 @@ const TASKS: usize = 12;
 fn script(bench: &Bench, nap: &str) {
     bench.script(
         "r.sbatch",
-        "--array=1-12%3\n--job-name=r\n--output=/dev/null",
+        "--array=1-12%3\n--job-name=r\n--output=%a.txt",
         &format!(
-            "echo $SLURM_ARRAY_TASK_ID >> begun; sleep {nap}; echo $SLURM_ARRAY_TASK_ID >> ended\n\
+            "echo start $SLURM_RESTART_COUNT; echo $SLURM_ARRAY_TASK_ID >> begun; sleep {nap}; echo $SLURM_ARRAY_TASK_ID >> ended\n\
              [ $((SLURM_ARRAY_TASK_ID % 3)) != 0 ]"
         ),
     );
@@ -40,8 +40,36 @@ fn a_killed_run_goes_on_and_repeats_nothing_that_has_ended() {
     // One that ended while the run was being killed may not have been seen to end.
     assert!(ended.len() - TASKS <= 3, "{before} before: {ended:?}");
     assert!(done.out.contains("8 of 12 tasks done, 4 failed"), "{}", done.out);
+    // What was started twice kept what it had said the first time.
+    let twice: Vec<usize> = (1..=TASKS)
+        .filter(|index| lines(&bench, "begun").iter().filter(|begun| *begun == index).count() == 2)
+        .collect();
+    assert!(!twice.is_empty());
+    for index in twice {
+        assert_eq!(bench.read(&format!("{index}.txt")), "start 0\nstart 1\n");
+    }
     let again = bench.run("run --resume");
     assert!(again.err.contains("nothing is left to continue"), "{}", again.err);
+}
+
+#[test]
+fn of_two_that_continue_a_run_one_does() {
+    let bench = Bench::new("both");
+    script(&bench, "0.1");
+    let mut run = bench.start(bench.command("run r.sbatch"));
+    bench.until("some have begun", || lines(&bench, "begun").len() >= 3);
+    run.signal("KILL");
+    run.wait();
+    let both: Vec<_> = std::thread::scope(|scope| {
+        let each = || scope.spawn(|| bench.run("run --resume"));
+        [each(), each()].into_iter().map(|it| it.join().expect("it runs")).collect()
+    });
+    let done = both.iter().filter(|done| done.out.contains("8 of 12 tasks done")).count();
+    assert_eq!(done, 1, "{both:?}");
+    let mut ended = lines(&bench, "ended");
+    ended.sort_unstable();
+    ended.dedup();
+    assert_eq!(ended, (1..=TASKS).collect::<Vec<_>>());
 }
 
 #[test]

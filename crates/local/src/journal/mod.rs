@@ -3,19 +3,23 @@
 //! The file is the node's state file, in its write-ahead mode: a killed process loses nothing; a power
 //! cut may lose the last second, and then tasks that ended in it run again.
 
+mod recall;
+
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use crate::error::RunError;
 use crate::task::Ending;
+
+pub use recall::{Recalled, RunRow, TaskRow, recall};
 
 const TABLES: &str = "
 create table if not exists runs (
     run integer primary key autoincrement,
     pid integer not null,
     start_ticks integer not null,
-    folder text not null,
+    cgroup text,
     options text not null,
     first_number integer not null,
     tasks integer not null,
@@ -42,27 +46,10 @@ create table if not exists tasks (
 ) strict, without rowid;
 ";
 
+/// Runs that have ended and can still be looked up.
+const RUNS_KEPT: i64 = 100;
 /// Number of the first job on a machine.
 const FIRST_NUMBER: u64 = 1;
-
-/// A run as it stands in the journal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunRow {
-    /// Its number.
-    pub run: i64,
-    /// The process that carried it out, and when that process started, in clock ticks since boot.
-    pub pid: u32,
-    /// See `pid`.
-    pub start_ticks: u64,
-    /// The folder that it was started in.
-    pub folder: PathBuf,
-    /// Its options, as the program wrote them.
-    pub options: String,
-    /// Number of its first task.
-    pub first_number: u64,
-    /// Whether it has come to its end.
-    pub ended: bool,
-}
 
 /// A change of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,8 +99,6 @@ pub struct Journal {
 /// A new run.
 #[derive(Clone, Debug)]
 pub struct NewRun<'a> {
-    /// The folder that it is started in.
-    pub folder: &'a Path,
     /// Its options, for a continuation.
     pub options: &'a str,
     /// Name and text of each file.
@@ -142,12 +127,11 @@ impl Journal {
             let next: Option<i64> = change.query_row(next, [], |row| row.get(0))?;
             let first_number = next.map_or(FIRST_NUMBER, |next| next.max(1) as u64);
             change.execute(
-                "insert into runs (pid, start_ticks, folder, options, first_number, tasks, begun_ms)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "insert into runs (pid, start_ticks, options, first_number, tasks, begun_ms)
+                 values (?1, ?2, ?3, ?4, ?5, ?6)",
                 params![
                     new.pid,
                     new.start_ticks as i64,
-                    new.folder.display().to_string(),
                     new.options,
                     first_number as i64,
                     new.tasks as i64,
@@ -159,6 +143,7 @@ impl Journal {
                 let insert = "insert into files (run, name, text) values (?1, ?2, ?3)";
                 change.execute(insert, params![run, name, text])?;
             }
+            forget_the_oldest(&change, run)?;
             change.commit()?;
             Ok((run, first_number))
         };
@@ -169,13 +154,33 @@ impl Journal {
     /// Takes over a run that was interrupted: it now belongs to this process.
     ///
     /// # Errors
-    /// The file cannot be read or written.
-    pub fn take_over(path: &Path, run: i64, pid: u32, start_ticks: u64) -> Result<Self, RunError> {
+    /// The file cannot be read or written, or another process was faster.
+    pub fn take_over(
+        path: &Path,
+        row: &RunRow,
+        (pid, start_ticks): (u32, u64),
+    ) -> Result<Self, RunError> {
         let connection = open(path)?;
-        let update = "update runs set pid = ?2, start_ticks = ?3, ended_ms = null where run = ?1";
-        let done = connection.execute(update, params![run, pid, start_ticks as i64]);
-        done.map_err(|error| failure(path, &error))?;
-        Ok(Self { connection, path: path.to_path_buf(), run, late: Vec::new() })
+        let update = "update runs set pid = ?2, start_ticks = ?3, ended_ms = null
+                      where run = ?1 and pid = ?4 and start_ticks = ?5";
+        let (ticks, before) = (start_ticks as i64, row.start_ticks as i64);
+        let done = connection.execute(update, params![row.run, pid, ticks, row.pid, before]);
+        if done.map_err(|error| failure(path, &error))? != 1 {
+            let text = format!("run {} has just been continued by another process", row.run);
+            return Err(RunError::Resume(text));
+        }
+        Ok(Self { connection, path: path.to_path_buf(), run: row.run, late: Vec::new() })
+    }
+
+    /// Notes the run's cgroup, for whoever has to clean up after it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn held_in(&self, cgroup: Option<&Path>) -> Result<(), RunError> {
+        let cgroup = cgroup.map(|cgroup| cgroup.display().to_string());
+        let update = "update runs set cgroup = ?2 where run = ?1";
+        let done = self.connection.execute(update, params![self.run, cgroup]);
+        done.map(|_| ()).map_err(|error| failure(&self.path, &error))
     }
 
     /// The run's number.
@@ -250,77 +255,16 @@ fn write_entry(change: &Connection, run: i64, entry: &Entry) -> rusqlite::Result
     Ok(())
 }
 
-/// A task as it stands in the journal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskRow {
-    /// Its position in the run.
-    pub task: usize,
-    /// How often it was started.
-    pub attempts: u32,
-    /// Its last process, and when that started.
-    pub process: Option<(u32, u64)>,
-    /// How it ended, if it did.
-    pub ending: Option<Ending>,
-}
-
-/// A run as it stands in the journal: itself, name and text of its files, and its tasks.
-pub type Recalled = (RunRow, Vec<(String, String)>, Vec<TaskRow>);
-
-/// Reads the newest run, or the one with a number.
-///
-/// # Errors
-/// There is no such run, or the file cannot be read.
-pub fn recall(path: &Path, run: Option<i64>) -> Result<Recalled, RunError> {
-    let connection = open(path)?;
-    let read = || -> rusqlite::Result<_> {
-        let row = run_row(&connection, run)?;
-        let Some(row) = row else { return Ok(None) };
-        let mut files =
-            connection.prepare("select name, text from files where run = ?1 order by rowid")?;
-        let files = files.query_map([row.run], |file| Ok((file.get(0)?, file.get(1)?)))?;
-        let files = files.collect::<rusqlite::Result<Vec<_>>>()?;
-        let tasks = "select task, attempts, pid, start_ticks, ending from tasks where run = ?1";
-        let mut tasks = connection.prepare(tasks)?;
-        let tasks = tasks.query_map([row.run], task_row)?.collect::<rusqlite::Result<Vec<_>>>()?;
-        Ok(Some((row, files, tasks)))
-    };
-    let found = read().map_err(|error| failure(path, &error))?;
-    found.ok_or_else(|| {
-        let wanted = run.map_or(String::from("no run"), |run| format!("no run {run}"));
-        RunError::Resume(format!(
-            "{}: knows {wanted}; `hotpot run FILE` begins one",
-            path.display()
-        ))
-    })
-}
-
-fn run_row(connection: &Connection, run: Option<i64>) -> rusqlite::Result<Option<RunRow>> {
-    let select = "select run, pid, start_ticks, folder, options, first_number, ended_ms is not null
-                  from runs where ?1 is null or run = ?1 order by run desc limit 1";
-    let row = |row: &rusqlite::Row<'_>| {
-        Ok(RunRow {
-            run: row.get(0)?,
-            pid: row.get(1)?,
-            start_ticks: row.get::<_, i64>(2)? as u64,
-            folder: PathBuf::from(row.get::<_, String>(3)?),
-            options: row.get(4)?,
-            first_number: row.get::<_, i64>(5)? as u64,
-            ended: row.get(6)?,
-        })
-    };
-    connection.query_row(select, [run], row).optional()
-}
-
-fn task_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<TaskRow> {
-    let pid: Option<u32> = row.get(2)?;
-    let ticks: Option<i64> = row.get(3)?;
-    let ending: Option<String> = row.get(4)?;
-    Ok(TaskRow {
-        task: row.get::<_, i64>(0)? as usize,
-        attempts: row.get(1)?,
-        process: pid.zip(ticks.map(|ticks| ticks as u64)),
-        ending: ending.and_then(|text| serde_json::from_str(&text).ok()),
-    })
+/// Takes out runs that ended long ago. Numbers stay used up.
+fn forget_the_oldest(change: &Connection, run: i64) -> rusqlite::Result<()> {
+    for table in ["files", "tasks"] {
+        let delete = format!(
+            "delete from {table} where run <= ?1 - ?2 and run in
+             (select run from runs where ended_ms is not null)"
+        );
+        change.execute(&delete, params![run, RUNS_KEPT])?;
+    }
+    Ok(())
 }
 
 fn open(path: &Path) -> Result<Connection, RunError> {

@@ -1,0 +1,101 @@
+//! Reading a run back, to continue it.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::{failure, open};
+use crate::error::RunError;
+use crate::task::Ending;
+
+/// A run as it stands in the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    /// Its number.
+    pub run: i64,
+    /// The process that carried it out, and when that process started, in clock ticks since boot.
+    pub pid: u32,
+    /// See `pid`.
+    pub start_ticks: u64,
+    /// Its cgroup, if it has one.
+    pub cgroup: Option<PathBuf>,
+    /// Its options, as the program wrote them.
+    pub options: String,
+    /// Number of its first task.
+    pub first_number: u64,
+    /// Whether it has come to its end.
+    pub ended: bool,
+}
+
+/// A task as it stands in the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRow {
+    /// Its position in the run.
+    pub task: usize,
+    /// How often it was started.
+    pub attempts: u32,
+    /// Its last process, and when that started.
+    pub process: Option<(u32, u64)>,
+    /// How it ended, if it did.
+    pub ending: Option<Ending>,
+}
+
+/// A run as it stands in the journal: itself, name and text of its files, and its tasks.
+pub type Recalled = (RunRow, Vec<(String, String)>, Vec<TaskRow>);
+
+/// Reads the newest run, or the one with a number.
+///
+/// # Errors
+/// There is no such run, or the file cannot be read.
+pub fn recall(path: &Path, run: Option<i64>) -> Result<Recalled, RunError> {
+    let connection = open(path)?;
+    let read = || -> rusqlite::Result<_> {
+        let row = run_row(&connection, run)?;
+        let Some(row) = row else { return Ok(None) };
+        let mut files =
+            connection.prepare("select name, text from files where run = ?1 order by rowid")?;
+        let files = files.query_map([row.run], |file| Ok((file.get(0)?, file.get(1)?)))?;
+        let files = files.collect::<rusqlite::Result<Vec<_>>>()?;
+        let tasks = "select task, attempts, pid, start_ticks, ending from tasks where run = ?1";
+        let mut tasks = connection.prepare(tasks)?;
+        let tasks = tasks.query_map([row.run], task_row)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        Ok(Some((row, files, tasks)))
+    };
+    let found = read().map_err(|error| failure(path, &error))?;
+    found.ok_or_else(|| {
+        let wanted = run.map_or(String::from("no run"), |run| format!("no run {run}"));
+        RunError::Resume(format!(
+            "{}: knows {wanted}; `hotpot run FILE` begins one",
+            path.display()
+        ))
+    })
+}
+
+fn run_row(connection: &Connection, run: Option<i64>) -> rusqlite::Result<Option<RunRow>> {
+    let select = "select run, pid, start_ticks, cgroup, options, first_number, ended_ms is not null
+                  from runs where ?1 is null or run = ?1 order by run desc limit 1";
+    let row = |row: &rusqlite::Row<'_>| {
+        Ok(RunRow {
+            run: row.get(0)?,
+            pid: row.get(1)?,
+            start_ticks: row.get::<_, i64>(2)? as u64,
+            cgroup: row.get::<_, Option<String>>(3)?.map(PathBuf::from),
+            options: row.get(4)?,
+            first_number: row.get::<_, i64>(5)? as u64,
+            ended: row.get(6)?,
+        })
+    };
+    connection.query_row(select, [run], row).optional()
+}
+
+fn task_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<TaskRow> {
+    let pid: Option<u32> = row.get(2)?;
+    let ticks: Option<i64> = row.get(3)?;
+    let ending: Option<String> = row.get(4)?;
+    Ok(TaskRow {
+        task: row.get::<_, i64>(0)? as usize,
+        attempts: row.get(1)?,
+        process: pid.zip(ticks.map(|ticks| ticks as u64)),
+        ending: ending.and_then(|text| serde_json::from_str(&text).ok()),
+    })
+}
