@@ -12,7 +12,6 @@ mod ending;
 pub mod environment;
 mod error;
 pub mod files;
-mod gpu_lock;
 pub mod journal;
 mod live;
 mod measure;
@@ -24,6 +23,7 @@ pub mod signals;
 mod starting;
 pub mod task;
 mod totals;
+mod vfork;
 pub mod watch;
 pub mod work;
 

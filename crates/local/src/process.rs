@@ -1,22 +1,20 @@
 //! Starting a task's process: in a group and, where there is one, a cgroup of its own, with its output
 //! in files, and with the promise that it dies if hotpot is killed.
-#![expect(unsafe_code, reason = "two system calls between fork and exec")]
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::prctl;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
-use nix::unistd::{getpid, getppid};
+use nix::unistd::{AccessFlags, access};
+
+use crate::vfork::{self, Child, Step};
 
 /// Everything that a start needs.
 #[derive(Clone, Debug)]
@@ -57,11 +55,42 @@ impl NotStarted {
 
 /// Starts the process and returns its number, which is also that of its group.
 ///
-/// * `cgroup` — the open `cgroup.procs` (or `tasks`) file of the cgroup that it shall be in.
+/// * `cgroup` — the open `cgroup.procs` file of the cgroup that it shall be in.
 ///
 /// # Errors
 /// A file that cannot be opened, or a program that cannot be executed.
 pub(crate) fn start(start: &Start, cgroup: Option<&File>) -> Result<u32, NotStarted> {
+    let [input, output, error] = streams(start)?;
+    let program = program(start);
+    let shown = Path::new(start.command.first().map_or(OsStr::new(""), OsString::as_os_str));
+    let text = |bytes: &[u8]| {
+        let cut =
+            |_| failure("its name or arguments hold a NUL:", shown, ErrorKind::InvalidInput.into());
+        CString::new(bytes).map_err(cut)
+    };
+    let words: Result<Vec<CString>, _> =
+        start.command.iter().map(|word| text(word.as_bytes())).collect();
+    let variable = |(name, value): (&OsString, &OsString)| {
+        text(&[name.as_bytes(), b"=", value.as_bytes()].concat())
+    };
+    let env: Result<Vec<CString>, _> = start.env.iter().map(variable).collect();
+    let child = Child {
+        program: &text(program.as_os_str().as_bytes())?,
+        words: &words?,
+        env: &env?,
+        folder: &text(start.folder.as_os_str().as_bytes())?,
+        streams: [input.as_raw_fd(), output.as_raw_fd(), error.as_raw_fd()],
+        cgroup: cgroup.map(AsRawFd::as_raw_fd),
+    };
+    vfork::start(&child).map_err(|(step, error)| match step {
+        Step::Setup => failure("cannot start", shown, error),
+        Step::Folder => failure("cannot change to its folder", &start.folder, error),
+        Step::Execute => failure("cannot execute", shown, error),
+    })
+}
+
+/// Standard input, output and error.
+fn streams(start: &Start) -> Result<[File; 3], NotStarted> {
     let open = |path: &Path| {
         let mut options = OpenOptions::new();
         options.create(true).append(start.append).write(true).truncate(!start.append);
@@ -73,37 +102,22 @@ pub(crate) fn start(start: &Start, cgroup: Option<&File>) -> Result<u32, NotStar
         Some(path) if *path != start.output => open(path)?,
         _ => output.try_clone().map_err(|error| failure("cannot share", &start.output, error))?,
     };
-    let input = match &start.input {
-        Some(path) => {
-            let file = at_once(OpenOptions::new().read(true), path);
-            Stdio::from(file.map_err(|error| failure("cannot read its input from", path, error))?)
-        }
-        None => Stdio::null(),
-    };
-    let program = start.command.first().cloned().unwrap_or_default();
-    let mut command = Command::new(&program);
-    command.args(start.command.iter().skip(1)).env_clear().envs(&start.env);
-    command.current_dir(&start.folder).process_group(0);
-    command.stdin(input).stdout(output).stderr(error);
-    let cgroup = cgroup.map(AsRawFd::as_raw_fd);
-    let supervisor = getpid();
-    let open_to_all = SigSet::empty();
-    // SAFETY: between fork and exec only async-signal-safe calls are made: sigprocmask(2), prctl(2),
-    // getppid(2) and write(2), on a descriptor that the caller keeps open; nothing is allocated or locked.
-    unsafe {
-        command.pre_exec(move || {
-            // The supervisor blocks signals to read them from a descriptor; a task must get its own.
-            sigprocmask(SigmaskHow::SIG_SETMASK, Some(&open_to_all), None)?;
-            prctl::set_pdeathsig(Signal::SIGKILL)?;
-            if getppid() != supervisor {
-                // It died before the kernel was told.
-                return Err(io::Error::from(Errno::ESRCH));
-            }
-            cgroup.map_or(Ok(()), join_cgroup)
-        });
+    let path = start.input.as_deref().unwrap_or(Path::new("/dev/null"));
+    let input = at_once(OpenOptions::new().read(true), path)
+        .map_err(|error| failure("cannot read its input from", path, error))?;
+    Ok([input, output, error])
+}
+
+/// The program's file: as it is named, or the first of that name on the task's `PATH`.
+fn program(start: &Start) -> PathBuf {
+    let named = PathBuf::from(start.command.first().cloned().unwrap_or_default());
+    if named.as_os_str().as_bytes().contains(&b'/') {
+        return named;
     }
-    let child = command.spawn().map_err(|error| failed(start, &program, error))?;
-    Ok(child.id())
+    let path = start.env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+    let places = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
+    let is_program = |file: &PathBuf| file.is_file() && access(file, AccessFlags::X_OK).is_ok();
+    places.map(|folder| folder.join(&named)).find(is_program).unwrap_or(named)
 }
 
 /// Opens a file without waiting for whoever is at the other end of a pipe; reads and writes wait as
@@ -113,21 +127,6 @@ fn at_once(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
     fcntl(&file, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK))?;
     Ok(file)
-}
-
-/// Moves the calling process into the cgroup; "0" is the writer itself (cgroups(7)).
-fn join_cgroup(procs: i32) -> io::Result<()> {
-    // SAFETY: the descriptor is open for the whole call, and the one byte outlives it.
-    let written = unsafe { nix::libc::write(procs, c"0".as_ptr().cast(), 1) };
-    if written == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The kernel does not say whether program or folder is at fault.
-fn failed(start: &Start, program: &OsString, error: io::Error) -> NotStarted {
-    if !start.folder.is_dir() {
-        return failure("cannot change to its folder", &start.folder, error);
-    }
-    failure("cannot execute", Path::new(program), error)
 }
 
 fn failure(what: &'static str, path: &Path, error: io::Error) -> NotStarted {
