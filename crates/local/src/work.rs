@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use formats::{Dependency, DependencyKind, Job};
-use model::{Workload, WorkloadId};
+use model::{GpuAsk, GpuDemand, ModeSet, SharingKind, Workload, WorkloadId};
 
 use crate::error::RunError;
 use crate::task::{Ending, State, Task};
@@ -60,6 +60,19 @@ pub struct Work {
     left: usize,
 }
 
+/// The modes in which a process can use all of its shares: it talks to one MPS daemon, of which each
+/// GPU has its own here, and CUDA sees one MIG device (NVIDIA MIG user guide, "CUDA visible devices").
+fn usable_by_one_process(gpus: &GpuDemand) -> ModeSet {
+    match gpus.each {
+        GpuAsk::Fraction { .. } if gpus.count > 1 => gpus.modes.and(ModeSet::of(&[
+            SharingKind::Exclusive,
+            SharingKind::TimeSlice,
+            SharingKind::MemoryCapped,
+        ])),
+        GpuAsk::Fraction { .. } | GpuAsk::Whole | GpuAsk::Profile(_) => gpus.modes,
+    }
+}
+
 impl Posted {
     /// Tasks that ended well, and tasks that ended.
     pub fn counts(&self) -> (usize, usize) {
@@ -96,10 +109,13 @@ impl Work {
         Ok(work)
     }
 
-    fn post(&mut self, job: Job, first_number: u64) -> Result<(), RunError> {
+    fn post(&mut self, mut job: Job, first_number: u64) -> Result<(), RunError> {
         if job.pattern.members > 1 {
             let (job, members) = (job.pattern.name.clone(), job.pattern.members);
             return Err(RunError::Gang { job, members });
+        }
+        if let Some(gpus) = &mut job.pattern.demand.gpus {
+            gpus.modes = usable_by_one_process(gpus);
         }
         let (first, number) = (self.tasks.len(), first_number + self.tasks.len() as u64);
         for (workload, number) in job.tasks(WorkloadId(first as u64)).into_iter().zip(number..) {

@@ -137,3 +137,17 @@ fn manifests_and_tables_run_their_command_and_no_image() {
     assert_eq!(done.code, 2, "{}", done.err);
     assert!(done.err.contains("images are not pulled"), "{}", done.err);
 }
+
+#[test]
+fn shares_of_two_gpus_never_come_by_way_of_mps_or_mig() {
+    let bench = Bench::new("two-shares");
+    bench.script(
+        "t.sbatch",
+        "--gpus=2\n--gpu-mem=2G\n--output=t.txt",
+        "echo $SLURM_JOB_GPUS ${CUDA_MPS_PIPE_DIRECTORY:-none} $CUDA_VISIBLE_DEVICES",
+    );
+    let done = bench.run("run t.sbatch --simulate-gpus a100-80gb:2");
+    assert_eq!(done.code, 0, "{}", done.err);
+    let text = bench.read("t.txt");
+    assert!(text.starts_with("0,1 none GPU-") && !text.contains("MIG-"), "{text}");
+}
