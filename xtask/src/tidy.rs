@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cli", &["model", "engine", "formats", "simulator", "node", "agent", "local", "fake-machine"]),
     ("fake-machine", &["model"]),
     ("fake-nvml", &["fake-machine"]),
-    ("fake-tools", &[]),
+    ("fake-tools", &["fake-machine"]),
     ("xtask", &["model", "engine", "formats", "simulator", "fake-machine"]),
 ];
 

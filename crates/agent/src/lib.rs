@@ -8,7 +8,9 @@ mod exposition;
 mod measure;
 mod observation;
 mod own;
+mod seats;
 mod server;
+mod tenants;
 mod text;
 mod token;
 

@@ -9,7 +9,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use node::driver::{Driver, DriverError};
-use node::sampler::Sampler;
+use node::sampler::{Remembered, Sampler};
 use node::tenant::Tenants;
 use tokio::sync::oneshot;
 
@@ -20,6 +20,13 @@ const INVENTORY_PERIOD: Duration = Duration::from_secs(600);
 
 /// How often a driver that does not answer is tried again, at most.
 const RETRY_PERIOD: Duration = Duration::from_secs(1);
+
+/// While a GPU is lost, the driver is opened anew after so many intervals: to whoever had it open when
+/// it was lost, a GPU does not come back.
+const REOPEN_INTERVALS: u32 = 30;
+
+/// But not less often than this.
+const REOPEN_PERIOD_MAX: Duration = Duration::from_secs(60);
 
 /// Who asked, and waits for what was seen; `None` says that the driver does not answer.
 pub(crate) type Reply = oneshot::Sender<Option<Arc<Observation>>>;
@@ -41,6 +48,8 @@ enum End {
     Closed,
     /// The driver failed while somebody was waiting.
     Failed(DriverError, Option<Reply>),
+    /// It is to be opened anew, for the sake of a GPU that is lost.
+    Reopen,
 }
 
 impl Measuring {
@@ -48,20 +57,24 @@ impl Measuring {
     pub(crate) fn run(&self, first: Driver, requests: &Receiver<Reply>) {
         let mut driver = Ok(first);
         let mut waiting = None;
-        let mut said: Option<String> = None;
+        let mut log = Log { notice: self.notice, said: None };
+        let mut remembered = Remembered::default();
         loop {
             let end = match driver {
-                Ok(driver) => self.with(&driver, waiting.take(), requests, &mut said),
+                Ok(driver) => {
+                    self.with(&driver, waiting.take(), requests, (&mut log, &mut remembered))
+                }
                 Err(error) => End::Failed(error, waiting.take()),
             };
-            let End::Failed(error, unanswered) = end else { return };
-            let error = error.to_string();
-            if said.as_ref() != Some(&error) {
-                (self.notice)(&format!("not measuring: {error}"));
-                said = Some(error);
+            match end {
+                End::Closed => return,
+                End::Reopen => {}
+                End::Failed(error, unanswered) => {
+                    log.down(&error);
+                    let Some(next) = down(unanswered, requests) else { return };
+                    waiting = Some(next);
+                }
             }
-            let Some(next) = down(unanswered, requests) else { return };
-            waiting = Some(next);
             driver = Driver::open();
         }
     }
@@ -72,9 +85,9 @@ impl Measuring {
         driver: &Driver,
         mut waiting: Option<Reply>,
         requests: &Receiver<Reply>,
-        said: &mut Option<String>,
+        (log, remembered): (&mut Log, &mut Remembered),
     ) -> End {
-        let mut session = match Session::new(driver, self) {
+        let mut session = match Session::new(driver, self, remembered) {
             Ok(session) => session,
             Err(error) => return End::Failed(error, waiting),
         };
@@ -91,18 +104,48 @@ impl Measuring {
                 Some((_, seen)) => Arc::clone(seen),
                 None => match session.observe() {
                     Ok(seen) => {
+                        *remembered = session.sampler.remembered();
                         last = Some((Instant::now(), Arc::clone(&seen)));
                         seen
                     }
                     Err(error) => return End::Failed(error, Some(reply)),
                 },
             };
-            if said.take().is_some() {
-                (self.notice)("measuring again");
-            }
+            log.up();
+            let lost = seen.sample.gpus.iter().any(|gpu| gpu.lost);
             // Who has gone meanwhile needs no answer.
             let _ = reply.send(Some(seen));
+            if lost && session.opened.elapsed() >= self.reopen_period() {
+                return End::Reopen;
+            }
             session.look_again();
+        }
+    }
+
+    fn reopen_period(&self) -> Duration {
+        self.interval.saturating_mul(REOPEN_INTERVALS).min(REOPEN_PERIOD_MAX)
+    }
+}
+
+/// What is said of the driver, each once.
+struct Log {
+    notice: fn(&str),
+    /// Why it does not answer.
+    said: Option<String>,
+}
+
+impl Log {
+    fn down(&mut self, error: &DriverError) {
+        let error = error.to_string();
+        if self.said.as_ref() != Some(&error) {
+            (self.notice)(&format!("not measuring: {error}"));
+            self.said = Some(error);
+        }
+    }
+
+    fn up(&mut self) {
+        if self.said.take().is_some() {
+            (self.notice)("measuring again");
         }
     }
 }
@@ -128,21 +171,28 @@ struct Session<'d> {
     driver: &'d Driver,
     sampler: Sampler<'d>,
     inventory: Arc<node::inventory::Inventory>,
+    opened: Instant,
     looked: Instant,
 }
 
 impl<'d> Session<'d> {
-    fn new(driver: &'d Driver, measuring: &Measuring) -> Result<Self, DriverError> {
+    fn new(
+        driver: &'d Driver,
+        measuring: &Measuring,
+        remembered: &Remembered,
+    ) -> Result<Self, DriverError> {
         let inventory = Arc::new(driver.inventory()?);
-        let sampler = Sampler::new(driver, Tenants::new(&measuring.state))?;
-        Ok(Self { driver, sampler, inventory, looked: Instant::now() })
+        let sampler = Sampler::resume(driver, Tenants::new(&measuring.state), remembered)?;
+        let now = Instant::now();
+        Ok(Self { driver, sampler, inventory, opened: now, looked: now })
     }
 
     fn observe(&mut self) -> Result<Arc<Observation>, DriverError> {
         let begun = Instant::now();
         let sample = self.sampler.sample()?;
         let took = begun.elapsed();
-        Ok(Arc::new(Observation { inventory: Arc::clone(&self.inventory), sample, took }))
+        let (inventory, given) = (Arc::clone(&self.inventory), self.sampler.tenants().given());
+        Ok(Arc::new(Observation { inventory, sample, given: given.to_vec(), took }))
     }
 
     /// Takes stock again if the last time is long ago; after an answer, so that nobody waits for it.
@@ -163,7 +213,7 @@ pub(crate) fn once(
     driver: &Driver,
     measuring: &Measuring,
 ) -> Result<Arc<Observation>, DriverError> {
-    let mut session = Session::new(driver, measuring)?;
+    let mut session = Session::new(driver, measuring, &Remembered::default())?;
     session.sampler.sample()?;
     std::thread::sleep(node::sampler::PROFILE_PERIOD + Duration::from_millis(10));
     session.observe()

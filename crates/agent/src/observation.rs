@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use node::inventory::Inventory;
 use node::sample::Sample;
+use node::tenant::Given;
 
 /// What was found out at one moment.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub struct Observation {
     pub inventory: Arc<Inventory>,
     /// What was measured.
     pub sample: Sample,
+    /// What running tasks have been given.
+    pub given: Vec<Given>,
     /// How long measuring took.
     pub took: Duration,
 }

@@ -1,22 +1,20 @@
 //! Our own families: base units, one prefix, labels that only name things.
 
-use std::collections::BTreeMap;
-
 use node::backend::{Backends, Enforcement};
 use node::inventory::{Device, Inventory};
-use node::sample::{GpuSample, InstanceSample, ProcessSample, ProfileCounters};
-use node::tenant::Tenant;
+use node::sample::{GpuSample, InstanceSample, ProfileCounters};
 
 use crate::exposition::{Exposition, Family, Kind, Labels};
 use crate::observation::Observation;
+use crate::tenants;
 
 /// A family with one sample for each `T` that has a value.
-struct Column<T> {
-    family: Family,
-    value: fn(&T) -> Option<f64>,
+pub(crate) struct Column<T> {
+    pub(crate) family: Family,
+    pub(crate) value: fn(&T) -> Option<f64>,
 }
 
-const fn column<T>(
+pub(crate) const fn column<T>(
     name: &'static str,
     kind: Kind,
     help: &'static str,
@@ -44,7 +42,7 @@ const TOOK: Family = Family {
 const GPU: Family = info("hotpot_gpu_info", "A GPU: address, product, catalogue name.");
 const ENFORCEMENT: Family = info(
     "hotpot_gpu_enforcement_info",
-    "How a backend holds caps on a GPU: hard, cooperative or absent.",
+    "How a backend holds caps on a GPU: hard, cooperative, absent or unknown.",
 );
 const XIDS: Family = Family {
     name: "hotpot_gpu_xid_events_total",
@@ -95,7 +93,7 @@ const GPU_COLUMNS: &[Column<GpuSample>] = &[
     column("hotpot_gpu_mig_enabled", Kind::Gauge, "Whether MIG mode is on: 1 or 0.",
         |gpu| gpu.mig_enabled.map(|enabled| f64::from(u8::from(enabled)))),
     column("hotpot_gpu_processes", Kind::Gauge, "Processes on the GPU, MIG devices included.",
-        |gpu| (!gpu.lost).then(|| count(gpu.processes.len()))),
+        |gpu| gpu.processes_listed.then(|| count(gpu.processes.len()))),
 ];
 
 #[rustfmt::skip]
@@ -121,24 +119,6 @@ const PROFILE_COLUMNS: &[(Column<ProfileCounters>, &str)] = &[
         |profile| profile.dram_ratio), "hotpot_mig_dram_active_ratio"),
 ];
 
-#[rustfmt::skip]
-const TENANT_COLUMNS: &[Column<Holding>] = &[
-    column("hotpot_tenant_memory_used_bytes", Kind::Gauge, "Device memory that a tenant's processes hold.",
-        |holding| holding.memory_bytes),
-    column("hotpot_tenant_sm_ratio", Kind::Gauge, "SM time that a tenant's processes took in the last period.",
-        |holding| holding.sm_ratio),
-    column("hotpot_tenant_processes", Kind::Gauge, "Processes that a tenant has on the GPU.",
-        |holding| Some(count(holding.processes))),
-];
-
-/// What one tenant has on one GPU or MIG device.
-#[derive(Clone, Copy, Debug, Default)]
-struct Holding {
-    memory_bytes: Option<f64>,
-    sm_ratio: Option<f64>,
-    processes: usize,
-}
-
 /// Names of all our families, in the order of the text.
 pub fn names() -> Vec<&'static str> {
     let mut names = vec![UP.name, BUILD.name, DRIVER.name, TOOK.name, GPU.name];
@@ -148,7 +128,7 @@ pub fn names() -> Vec<&'static str> {
     names.extend([ENFORCEMENT.name, MIG.name]);
     names.extend(MIG_COLUMNS.iter().map(|column| column.family.name));
     names.extend(PROFILE_COLUMNS.iter().map(|(_, mig)| *mig));
-    names.extend(TENANT_COLUMNS.iter().map(|column| column.family.name));
+    names.extend(tenants::names());
     names
 }
 
@@ -173,7 +153,7 @@ pub(crate) fn write(text: &mut Exposition, seen: &Observation) {
         devices.iter().flat_map(|device| backends(device.index, &device.uuid, &device.backends));
     text.family(&ENFORCEMENT, backends.map(|labels| (labels, Some(1.0))));
     migs(text, &seen.sample.gpus);
-    tenants(text, &seen.sample.gpus);
+    tenants::write(text, &seen.sample.gpus, &seen.given);
 }
 
 fn build(text: &mut Exposition) {
@@ -181,7 +161,7 @@ fn build(text: &mut Exposition) {
     text.family(&BUILD, [(version, Some(1.0))]);
 }
 
-fn of_gpu(index: u32, uuid: &str) -> Labels {
+pub(crate) fn of_gpu(index: u32, uuid: &str) -> Labels {
     Labels::default().with("gpu", &index.to_string()).with("uuid", uuid)
 }
 
@@ -192,8 +172,9 @@ fn about(device: &Device) -> Labels {
         .with("model", device.model.as_deref().unwrap_or_default())
 }
 
-fn backends(index: u32, uuid: &str, backends: &Backends) -> [Labels; 5] {
-    let Backends { mig, memory_limit, mps, time_slice, limiter } = backends;
+fn backends(index: u32, uuid: &str, backends: &Backends) -> [Labels; 4] {
+    // The limiter has a line once there is one.
+    let Backends { mig, memory_limit, mps, time_slice, limiter: _ } = backends;
     let labels = |backend: &str, enforcement: &Enforcement| {
         of_gpu(index, uuid).with("backend", backend).with("enforcement", enforcement.as_str())
     };
@@ -202,7 +183,6 @@ fn backends(index: u32, uuid: &str, backends: &Backends) -> [Labels; 5] {
         labels("memory-limit", memory_limit),
         labels("mps", mps),
         labels("time-slice", time_slice),
-        labels("limiter", limiter),
     ]
 }
 
@@ -234,10 +214,11 @@ fn migs(text: &mut Exposition, gpus: &[GpuSample]) {
     let migs = gpus.iter().flat_map(|gpu| gpu.instances.iter().map(move |mig| (gpu.index, mig)));
     let migs: Vec<(Labels, &InstanceSample)> =
         migs.map(|(gpu, mig)| (of_mig(gpu, mig), mig)).collect();
-    let starts = migs
-        .iter()
-        .map(|(labels, mig)| (labels.clone().with("start", &mig.start.to_string()), Some(1.0)));
-    text.family(&MIG, starts);
+    let about = |(labels, mig): &(Labels, &InstanceSample)| {
+        let start = mig.start.map(|start| start.to_string()).unwrap_or_default();
+        (labels.clone().with("start", &start), Some(1.0))
+    };
+    text.family(&MIG, migs.iter().map(about));
     for Column { family, value } in MIG_COLUMNS {
         text.family(family, migs.iter().map(|(labels, mig)| (labels, value(mig))));
     }
@@ -255,62 +236,12 @@ fn of_mig(gpu: u32, mig: &InstanceSample) -> Labels {
         .with("profile", &mig.profile)
 }
 
-fn tenants(text: &mut Exposition, gpus: &[GpuSample]) {
-    let mut holdings: BTreeMap<(u32, Option<u32>, &str, String), Holding> = BTreeMap::new();
-    for gpu in gpus {
-        for process in &gpu.processes {
-            let (kind, name) = named(&process.tenant);
-            let key = (gpu.index, process.gpu_instance, kind, name);
-            holdings.entry(key).or_default().add(process);
-        }
-    }
-    let holdings: Vec<(Labels, Holding)> =
-        holdings.into_iter().map(|(key, holding)| (of_tenant(gpus, &key), holding)).collect();
-    for Column { family, value } in TENANT_COLUMNS {
-        text.family(family, holdings.iter().map(|(labels, holding)| (labels, value(holding))));
-    }
-}
-
-fn of_tenant(gpus: &[GpuSample], key: &(u32, Option<u32>, &str, String)) -> Labels {
-    let (index, instance, kind, name) = key;
-    let uuid = gpus.iter().find(|gpu| gpu.index == *index).map_or("", |gpu| &gpu.uuid);
-    let instance = instance.map(|instance| instance.to_string()).unwrap_or_default();
-    of_gpu(*index, uuid)
-        .with("gpu_instance", &instance)
-        .with("tenant_kind", kind)
-        .with("tenant", name)
-}
-
-/// Kind and name. Tasks are taken together by run: a run of a thousand short tasks would otherwise
-/// leave a thousand series behind.
-fn named(tenant: &Tenant) -> (&'static str, String) {
-    match tenant {
-        Tenant::Task { run, task: _ } => ("run", run.clone()),
-        Tenant::SlurmJob(job) => ("slurm-job", job.to_string()),
-        Tenant::Pod(uid) => ("pod", uid.clone()),
-        Tenant::User(uid) => ("user", uid.to_string()),
-        Tenant::Unknown => ("unknown", String::new()),
-    }
-}
-
-impl Holding {
-    fn add(&mut self, process: &ProcessSample) {
-        let sum = |so_far: Option<f64>, more: Option<f64>| match (so_far, more) {
-            (Some(so_far), Some(more)) => Some(so_far + more),
-            (one, other) => one.or(other),
-        };
-        self.memory_bytes = sum(self.memory_bytes, process.memory_bytes.map(float));
-        self.sm_ratio = sum(self.sm_ratio, process.sm_ratio);
-        self.processes += 1;
-    }
-}
-
 #[expect(clippy::cast_precision_loss, reason = "what is measured stays far below 2^53")]
-fn float(value: u64) -> f64 {
+pub(crate) fn float(value: u64) -> f64 {
     value as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "there are not that many processes")]
-fn count(value: usize) -> f64 {
+pub(crate) fn count(value: usize) -> f64 {
     value as f64
 }

@@ -14,18 +14,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::exposition::Format;
 use crate::measure::Reply;
+use crate::seats::{Seat, Seats};
 use crate::token::Token;
 use crate::{MetricNames, text};
 
-/// Connections at once; more wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 64;
-/// Time for a request to arrive in full; also how long an idle connection stays.
-const REQUEST_TIME: Duration = Duration::from_secs(30);
+/// Time for a request to arrive in full; also how long an idle connection stays: who scrapes less often
+/// connects anew.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// Life of a connection, busy or not.
 const CONNECTION_LIFE: Duration = Duration::from_secs(600);
 /// Bytes of a request's head.
@@ -53,7 +53,7 @@ pub(crate) async fn serve<T>(
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .with_state(Arc::new(endpoint));
-    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let seats = Seats::new();
     let open = GracefulShutdown::new();
     let mut end = std::pin::pin!(end);
     let ended = loop {
@@ -80,14 +80,11 @@ pub(crate) async fn serve<T>(
     ended
 }
 
-/// The next connection, once there is a seat for it.
-async fn accept(
-    listener: &TcpListener,
-    seats: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let seat = Arc::clone(seats).acquire_owned().await.ok()?;
+/// The next connection, once there is a seat for it; `None` for one that is turned away.
+async fn accept(listener: &TcpListener, seats: &Seats) -> Option<(TcpStream, Seat)> {
+    let free = seats.free().await?;
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, seat)),
+        Ok((stream, peer)) => seats.give(free, peer.ip()).map(|seat| (stream, seat)),
         Err(_) => {
             // Out of descriptors, say: others will end, the queue waits.
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,13 +1,16 @@
 //! The bearer token that a scraper must show.
 
-use std::fs;
+use std::fs::OpenOptions;
 use std::hint::black_box;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Shortest and longest token, in bytes.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
+
+/// Bytes read of the file: more than any token and some blank lines.
+const BYTES_MAX: u64 = 4096;
 
 /// The file with the token is of no use.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +31,17 @@ pub enum TokenError {
         /// Its mode.
         mode: u32,
     },
+    /// Whoever owns it can read and change it.
+    #[error(
+        "token file {}: belongs to user {owner}, who could read and change it; let it belong to the \
+         user that the agent runs as, or to root", path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
     /// It holds no token.
     #[error(
         "token file {}: holds no token; one line of {} to {} printable characters without blanks is \
@@ -47,11 +61,21 @@ impl Token {
     /// Reads the file's one line.
     pub(crate) fn read(path: &Path) -> Result<Self, TokenError> {
         let unreadable = |error| TokenError::Unreadable { path: path.to_path_buf(), error };
-        let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode() & 0o777;
+        // Does not wait for a writer, should it be a pipe.
+        let waits_not = nix::fcntl::OFlag::O_NONBLOCK.bits();
+        let opened = OpenOptions::new().read(true).custom_flags(waits_not).open(path);
+        let file = opened.map_err(unreadable)?;
+        // Of the file that is open, whatever becomes of its name meanwhile.
+        let facts = file.metadata().map_err(unreadable)?;
+        let (mode, owner) = (facts.mode() & 0o777, facts.uid());
         if mode & 0o077 != 0 {
             return Err(TokenError::Open { path: path.to_path_buf(), mode });
         }
-        let text = fs::read_to_string(path).map_err(unreadable)?;
+        if owner != 0 && owner != nix::unistd::geteuid().as_raw() {
+            return Err(TokenError::Foreign { path: path.to_path_buf(), owner });
+        }
+        let mut text = String::new();
+        file.take(BYTES_MAX).read_to_string(&mut text).map_err(unreadable)?;
         let token = text.trim_end();
         if !LENGTHS.contains(&token.len()) || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(TokenError::Unfit { path: path.to_path_buf() });
@@ -75,6 +99,9 @@ impl Token {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     fn file(name: &str, text: &str, mode: u32) -> PathBuf {
         let path = std::env::temp_dir().join(format!("token-{}-{name}", std::process::id()));
@@ -107,6 +134,28 @@ mod tests {
         assert!(refusal(&file("open", "0123456789abcdef", 0o644)).contains("chmod 600"));
         assert!(refusal(&file("short", "secret\n", 0o600)).contains("openssl rand"));
         assert!(refusal(&file("blank", "0123456789 abcdef\n", 0o600)).contains("openssl rand"));
+        assert!(refusal(&file("long", &"x".repeat(5000), 0o600)).contains("openssl rand"));
         assert!(refusal(Path::new("/nonexistent/token")).contains("/nonexistent/token"));
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_refused() {
+        let path = file("foreign", "0123456789abcdef", 0o600);
+        if nix::unistd::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+            let said = Token::read(&path).err().unwrap().to_string();
+            assert!(said.contains("belongs to user 65534"), "{said}");
+        } else {
+            // A file of root's is good, but cannot be made here.
+            assert!(Token::read(&path).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_pipe_is_no_token_and_is_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("token-{}-pipe", std::process::id()));
+        let _ = fs::remove_file(&path);
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        assert!(Token::read(&path).is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fake_machine::{Process, instance_profiles};
-use node::live::{LiveRun, LiveTask, folder};
+use node::live::{LiveRun, LiveShare, LiveTask, folder};
 use node::procfs::Procfs;
 use serde_json::Value;
 use support::{Lab, Sleeper, shipped, value};
@@ -54,7 +54,14 @@ impl World {
     fn publish(&self) {
         let start = |pid| Procfs::default().facts(pid).expect("it runs").start_ticks;
         let (pid, own) = (self.of_run.pid(), std::process::id());
-        let task = LiveTask { task: "7".into(), pid, start_ticks: start(pid), shares: Vec::new() };
+        let share = LiveShare {
+            gpu: self.lab.machine.read().gpus[0].uuid.clone(),
+            kind: "memory-capped".into(),
+            memory_mib: 8192,
+            start: None,
+            enforcement: "hard".into(),
+        };
+        let task = LiveTask { task: "7".into(), pid, start_ticks: start(pid), shares: vec![share] };
         let run =
             LiveRun { run: "night".into(), pid: own, start_ticks: start(own), tasks: vec![task] };
         run.publish(&folder(&self.lab.state())).expect("a state folder");
@@ -87,6 +94,9 @@ fn mig_devices_and_tenants_are_told_of() {
     let run = ["gpu=\"0\"", "tenant_kind=\"run\",tenant=\"night\""];
     assert_eq!(value(&text, "hotpot_tenant_memory_used_bytes", &run), Some(4_294_967_296.0));
     assert_eq!(value(&text, "hotpot_tenant_sm_ratio", &run), Some(0.6));
+    let hard = ["gpu=\"0\"", "tenant=\"night\",sharing=\"memory-capped\",enforcement=\"hard\""];
+    assert_eq!(value(&text, "hotpot_tenant_shares", &hard), Some(1.0));
+    assert_eq!(value(&text, "hotpot_tenant_memory_granted_bytes", &hard), Some(8_589_934_592.0));
     let on_mig = ["gpu=\"1\"", "gpu_instance="];
     assert_eq!(value(&text, "hotpot_tenant_processes", &on_mig), Some(1.0));
     assert_eq!(value(&text, "hotpot_tenant_sm_ratio", &on_mig), None, "none in MIG mode");

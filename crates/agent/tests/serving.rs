@@ -97,25 +97,56 @@ fn an_older_gpu_has_no_profile_counters_and_xids_are_counted() {
 #[test]
 fn a_lost_gpu_does_not_hide_the_others() {
     let lab = Lab::new("lost", "h100-80gb:2");
+    let uuid = lab.machine.read().gpus[0].uuid.clone();
     let agent = lab.agent(&[]);
     agent.metrics();
     lab.edit(|state| {
         state.gpu_mut(0)?.lost = true;
+        state.report_xid(0, 79);
         Ok(())
     });
     let text = agent.metrics();
+    let xid = |text: &str| value(text, "hotpot_gpu_xid_events_total", &["xid=\"79\"", &uuid]);
+    assert_eq!(xid(&text), Some(1.0), "in the very round in which it went away");
     assert_eq!(value(&text, "hotpot_up", &[]), Some(1.0));
     assert_eq!(value(&text, "hotpot_gpu_lost", &["gpu=\"0\""]), Some(1.0));
     assert_eq!(value(&text, "hotpot_gpu_temperature_celsius", &["gpu=\"0\""]), None);
     assert_eq!(value(&text, "hotpot_gpu_lost", &["gpu=\"1\""]), Some(0.0));
     assert!(value(&text, "hotpot_gpu_temperature_celsius", &["gpu=\"1\""]).is_some());
+    // In another session with the driver, which would not know its name and its Xids.
+    let text = agent.metrics();
+    assert_eq!(value(&text, "hotpot_gpu_lost", &["gpu=\"0\"", &uuid]), Some(1.0));
+    assert_eq!(xid(&text), Some(1.0));
     lab.edit(|state| {
         state.gpu_mut(0)?.lost = false;
         Ok(())
     });
+    agent.metrics();
     let text = agent.metrics();
     assert_eq!(value(&text, "hotpot_gpu_lost", &["gpu=\"0\""]), Some(0.0));
     assert!(value(&text, "hotpot_gpu_temperature_celsius", &["gpu=\"0\""]).is_some());
+    assert_eq!(xid(&text), Some(1.0), "not forgotten, and not counted twice");
+}
+
+#[test]
+fn a_lost_gpu_is_not_looked_for_at_every_scrape() {
+    let lab = Lab::new("seldom", "h100-80gb:2");
+    // Thirty times 100 ms are to pass before the driver is opened anew.
+    let agent = lab.agent(&[("INTERVAL", "100")]);
+    let lost = |now: bool| {
+        lab.edit(|state| {
+            state.gpu_mut(0)?.lost = now;
+            Ok(())
+        });
+        std::thread::sleep(Duration::from_millis(110));
+        value(&agent.metrics(), "hotpot_gpu_lost", &["gpu=\"0\""])
+    };
+    let begun = Instant::now();
+    assert_eq!(lost(true), Some(1.0));
+    while lost(false) != Some(0.0) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it does not come back");
+    }
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -157,15 +188,14 @@ fn a_driver_that_hangs_holds_up_nothing_else() {
         state.faults.push(hang);
         Ok(())
     });
-    let begun = Instant::now();
     let address = agent.address;
     let scrape = std::thread::spawn(move || support::get(address, "/metrics", ""));
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(agent.get("/healthz", ""), (200, "ok\n".into()));
-    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert!(!scrape.is_finished(), "the scrape still waits");
+    // The driver hangs for a minute; that the answer comes before is what matters.
     let (status, text) = scrape.join().unwrap();
     assert_eq!((status, value(&text, "hotpot_up", &[])), (200, Some(0.0)));
-    assert!(begun.elapsed() < Duration::from_secs(10));
     assert!(agent.end(Signal::SIGINT).0.success());
 }
 
@@ -210,20 +240,26 @@ fn requests_are_bounded() {
 }
 
 #[test]
-fn more_connections_than_seats_wait_and_sigterm_ends_them() {
+fn one_peer_gets_so_many_connections_and_sigterm_ends_them() {
     let lab = Lab::new("seats", "h100-80gb:1");
     let agent = lab.agent(&[]);
     let mut idle: Vec<TcpStream> =
-        (0..80).map(|_| TcpStream::connect(agent.address).unwrap()).collect();
-    let mut last = idle.pop().unwrap();
+        (0..16).map(|_| TcpStream::connect(agent.address).unwrap()).collect();
+    let mut one_more = TcpStream::connect(agent.address).unwrap();
+    one_more.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let turned_away = one_more.read(&mut [0]);
+    assert!(matches!(turned_away, Ok(0)), "closed without a word: {turned_away:?}");
+    let last = idle.last_mut().unwrap();
+    last.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     last.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    last.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    assert!(last.read(&mut [0]).is_err(), "all seats are taken");
-    idle.clear();
-    last.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut answer = String::new();
     last.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 200"), "who has a seat is served: {answer}");
+    idle.clear();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !exchange(agent.address, "GET /healthz HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 200") {
+        assert!(Instant::now() < deadline, "seats that were left are not given again");
+    }
     let _idle = TcpStream::connect(agent.address).unwrap();
     assert!(agent.end(Signal::SIGTERM).0.success());
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 use agent::{Format, MetricNames, Observation, dcgm_names, own_names, render};
 use node::backend::{Backends, Enforcement};
 use node::inventory::{ComputeMode, Device, DriverFacts, Inventory};
+use node::live::LiveShare;
 use node::sample::{GpuSample, InstanceSample, ProcessSample, ProfileCounters, Sample};
-use node::tenant::Tenant;
+use node::tenant::{Given, Tenant};
 use support::{shipped, value};
 
 fn device(index: u32) -> Device {
@@ -75,6 +76,7 @@ fn whole() -> GpuSample {
         mig_enabled: Some(false),
         profile: Some(counters()),
         instances: Vec::new(),
+        processes_listed: true,
         processes: vec![
             process(10, Tenant::Task { run: "r".into(), task: "1".into() }),
             process(11, Tenant::Task { run: "r".into(), task: "2".into() }),
@@ -102,7 +104,7 @@ fn divided() -> GpuSample {
         gpu_instance: 9,
         uuid: "MIG-9".into(),
         profile: "1g.10gb".into(),
-        start: 2,
+        start: Some(2),
         memory_total_bytes: Some(10 << 30),
         memory_used_bytes: Some(2 << 30),
         profile_counters: Some(counters()),
@@ -117,7 +119,19 @@ fn observation(gpus: Vec<GpuSample>) -> Observation {
     let devices = vec![device(0), device(1)];
     let inventory = Arc::new(Inventory { driver, devices, lost: Vec::new() });
     let sample = Sample { at_ms: 1, gpus };
-    Observation { inventory, sample, took: Duration::from_millis(5) }
+    let given = vec![given("r", "GPU-0", 2048), given("r", "GPU-0", 1024)];
+    Observation { inventory, sample, given, took: Duration::from_millis(5) }
+}
+
+fn given(run: &str, gpu: &str, memory_mib: u64) -> Given {
+    let share = LiveShare {
+        gpu: gpu.into(),
+        kind: "mps".into(),
+        memory_mib,
+        start: None,
+        enforcement: "cooperative".into(),
+    };
+    Given { tenant: Tenant::Task { run: run.into(), task: "1".into() }, share }
 }
 
 fn prometheus(seen: &Observation, names: MetricNames) -> String {
@@ -159,20 +173,83 @@ fn no_sample_is_written_twice() {
 fn what_was_not_measured_is_not_there() {
     let unknown = GpuSample { index: 0, uuid: "GPU-0".into(), ..GpuSample::default() };
     let lost = GpuSample { index: 1, uuid: "GPU-1".into(), lost: true, ..GpuSample::default() };
-    let text = prometheus(&observation(vec![unknown, lost]), MetricNames::Both);
+    let seen = Observation { given: Vec::new(), ..observation(vec![unknown, lost]) };
+    let text = prometheus(&seen, MetricNames::Both);
     let about_gpus: BTreeSet<&str> = families(&text)
         .into_iter()
         .filter(|name| name.contains("gpu") || name.contains("DCGM"))
         .collect();
-    let expected = [
-        "hotpot_gpu_enforcement_info",
-        "hotpot_gpu_info",
-        "hotpot_gpu_lost",
-        "hotpot_gpu_processes",
-    ];
+    let expected = ["hotpot_gpu_enforcement_info", "hotpot_gpu_info", "hotpot_gpu_lost"];
     assert_eq!(about_gpus, BTreeSet::from(expected));
     assert_eq!(value(&text, "hotpot_gpu_lost", &["GPU-1"]), Some(1.0));
-    assert_eq!(value(&text, "hotpot_gpu_processes", &["GPU-1"]), None);
+}
+
+#[test]
+fn a_gpu_without_processes_has_none_and_one_that_does_not_tell_has_no_line() {
+    let none = GpuSample { processes: Vec::new(), ..whole() };
+    let untold = GpuSample { processes_listed: false, ..none.clone() };
+    let processes = |gpu| {
+        let text = prometheus(&observation(vec![gpu]), MetricNames::Both);
+        value(&text, "hotpot_gpu_processes", &[])
+    };
+    assert_eq!((processes(none), processes(untold)), (Some(0.0), None));
+}
+
+#[test]
+fn what_is_not_known_of_one_process_is_not_told_of_its_tenant() {
+    let mut gpu = whole();
+    gpu.processes[1].sm_ratio = None;
+    gpu.processes[2].memory_bytes = None;
+    let text = prometheus(&observation(vec![gpu]), MetricNames::Both);
+    let of = |name: &str, kind: &str| value(&text, name, &[&format!("tenant_kind=\"{kind}\"")]);
+    assert_eq!(of("hotpot_tenant_sm_ratio", "run"), None);
+    assert_eq!(of("hotpot_tenant_memory_used_bytes", "run"), Some(2_147_483_648.0));
+    assert_eq!(of("hotpot_tenant_memory_used_bytes", "slurm-job"), None);
+    assert_eq!(of("hotpot_tenant_processes", "slurm-job"), Some(1.0));
+}
+
+#[test]
+fn what_tasks_have_been_given_is_told_with_how_hard_it_is_held() {
+    let mut seen = observation(vec![whole()]);
+    let mut odd = given("r", "GPU-0", 512);
+    odd.share.enforcement = "adamant".into();
+    seen.given.extend([odd, given("r", "GPU-7", 512)]);
+    seen.given.push(given("s", "GPU-0", 0));
+    let text = prometheus(&seen, MetricNames::Both);
+    let of = |name: &str, run: &str| {
+        let run = format!("tenant=\"{run}\",sharing=\"mps\",enforcement=\"cooperative\"");
+        value(&text, name, &[&run])
+    };
+    assert_eq!(of("hotpot_tenant_shares", "r"), Some(2.0));
+    assert_eq!(of("hotpot_tenant_memory_granted_bytes", "r"), Some(3.0 * 1_073_741_824.0));
+    assert_eq!(of("hotpot_tenant_shares", "s"), Some(1.0));
+    assert_eq!(of("hotpot_tenant_memory_granted_bytes", "s"), None, "no cap");
+    assert!(!text.contains("adamant") && !text.contains("GPU-7"));
+}
+
+#[test]
+fn tenants_without_end_are_taken_together() {
+    let mut gpu = whole();
+    let job = |job: u32| process(100 + job, Tenant::SlurmJob(job.into()));
+    gpu.processes = (0..1000).map(job).collect();
+    let text = prometheus(&observation(vec![gpu]), MetricNames::Both);
+    let lines = text.lines().filter(|line| line.starts_with("hotpot_tenant_processes{"));
+    assert_eq!(lines.count(), 257);
+    let other = ["tenant_kind=\"other\""];
+    assert_eq!(value(&text, "hotpot_tenant_processes", &other), Some(744.0));
+}
+
+#[test]
+fn backends_that_were_not_tried_are_unknown_and_the_limiter_is_not_told_of() {
+    let mut seen = observation(vec![whole()]);
+    let mut inventory = Inventory::clone(&seen.inventory);
+    let why = "not tried".to_string();
+    inventory.devices[0].backends.memory_limit = Enforcement::Unknown(why);
+    seen.inventory = Arc::new(inventory);
+    let text = prometheus(&seen, MetricNames::Both);
+    let memory = ["gpu=\"0\"", "backend=\"memory-limit\",enforcement=\"unknown\""];
+    assert_eq!(value(&text, "hotpot_gpu_enforcement_info", &memory), Some(1.0));
+    assert!(!text.contains("backend=\"limiter\""));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use node::procfs::Procfs;
 
 /// Folder of all our cgroups, below the one that we are in.
 const OURS: &str = "hotpot";
@@ -169,17 +170,7 @@ pub fn sweep(run: &str, cgroup: Option<&Path>, leaders: &[(u32, u64)]) -> usize 
 /// When a process started, in clock ticks since boot; `None` if there is no such process, or a dead
 /// one that nobody has looked after yet.
 pub fn start_ticks_of(pid: u32) -> Option<u64> {
-    let (state, _, start_ticks) = stat(pid)?;
-    (!matches!(state, 'Z' | 'X')).then_some(start_ticks)
-}
-
-/// State, process group and start of a process (proc_pid_stat(5), fields 3, 5 and 22).
-fn stat(pid: u32) -> Option<(char, i32, u64)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-    let state = fields.first()?.chars().next()?;
-    Some((state, fields.get(2)?.parse().ok()?, fields.get(19)?.parse().ok()?))
+    Procfs::default().living(pid).map(|process| process.start_ticks)
 }
 
 /// The cgroup that this process is in, if cgroup v2 is mounted.
@@ -253,11 +244,8 @@ fn group(leader: u32) -> Vec<Pid> {
     if killpg(pid_of(leader), None).is_err() {
         return Vec::new();
     }
-    let is_of = |pid: &u32| {
-        stat(*pid).is_some_and(|(state, group, _)| {
-            group == pid_of(leader).as_raw() && !matches!(state, 'Z' | 'X')
-        })
-    };
+    let processes = Procfs::default();
+    let is_of = |pid: &u32| processes.living(*pid).is_some_and(|facts| facts.group == leader);
     pids().into_iter().filter(is_of).map(pid_of).collect()
 }
 

@@ -3,13 +3,15 @@
 use std::time::{Duration, Instant};
 
 use model::{Gpu, Share, SharingMode};
+use node::gpu_lock::{self, GpuLock, Taken};
 use node::grant::Grant;
 use node::inventory::Device;
+use node::live;
 use node::machine::{Machine, MachineError, Mended};
+use node::processes;
+use node::procfs::Procfs;
 
-use crate::containment::start_ticks_of;
 use crate::error::RunError;
-use crate::gpu_lock::{self, GpuLock};
 
 /// Time between two looks at MPS daemons: each asks the daemon through a program.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
@@ -63,7 +65,8 @@ impl Devices {
     /// Takes the chosen GPUs of a machine; says which were left out and why.
     ///
     /// # Errors
-    /// The driver fails, a GPU that was named is not there or is used by another run, or all are.
+    /// [`RunError::Busy`] if a GPU that was named, or each, is in use: later it may be free. Else
+    /// [`RunError::Gpus`]: the driver fails, or there is no such GPU or none at all.
     pub fn of(mut machine: Machine, choice: &Choice) -> Result<(Self, Vec<String>), RunError> {
         let refuse = |error: &dyn std::error::Error| RunError::Gpus(error.to_string());
         forget_the_dead(&machine).map_err(|error| refuse(&error))?;
@@ -82,7 +85,7 @@ impl Devices {
                 return Err(RunError::Gpus(text));
             }
         }
-        let mut devices = Self::default();
+        let (mut devices, mut some_taken) = (Self::default(), false);
         for (device, gpu) in found {
             let named = choice.indices.contains(&device.index);
             if !choice.indices.is_empty() && !named {
@@ -95,12 +98,15 @@ impl Devices {
                     gpu: as_it_is(device, gpu),
                     _lock: lock,
                 }),
-                Err(why) if named => return Err(RunError::Busy(busy(&[why]))),
-                Err(why) => left_out.push(why),
+                Err(why) if named => return Err(nothing_to_use(&[why], true)),
+                Err(why) => {
+                    some_taken = true;
+                    left_out.push(why);
+                }
             }
         }
         if devices.list.is_empty() {
-            return Err(RunError::Busy(busy(&left_out)));
+            return Err(nothing_to_use(&left_out, some_taken));
         }
         devices.machine = Some(machine);
         Ok((devices, left_out))
@@ -175,13 +181,14 @@ impl Devices {
         machine.look_after().into_iter().filter_map(trouble).collect()
     }
 
-    /// Puts everything back as it was before the run; says what could not be.
+    /// Puts the run's GPUs back as they were before it; says what could not be.
     ///
     /// # Errors
     /// What is not as it was, and why.
     pub fn restore(&mut self) -> Result<(), String> {
+        let uuids = self.uuids();
         let Some(machine) = &mut self.machine else { return Ok(()) };
-        let restored = machine.restore().map_err(|error| error.to_string())?;
+        let restored = machine.restore(&uuids).map_err(|error| error.to_string())?;
         let left = |(gpu, _, why): &(String, _, String)| format!("{gpu}: {why}");
         match restored.left.as_slice() {
             [] => Ok(()),
@@ -206,26 +213,57 @@ fn take(
     who: &str,
 ) -> Result<Result<GpuLock, String>, RunError> {
     let index = device.index;
-    let others = processes(machine, &device.uuid);
-    if !named && !others.is_empty() {
-        let others = others.join(", ");
-        let way_out = format!("--devices {index} uses it all the same");
-        return Ok(Err(format!("GPU {index} is in use by process {others}; {way_out}")));
+    // Before the processes are looked at: the tasks of whoever has it must not be taken for strangers.
+    let lock = match gpu_lock::take(&device.uuid, who) {
+        Ok(Taken::Ours(lock)) => lock,
+        Ok(Taken::By(holder)) => return Ok(Err(format!("GPU {index} is used by {holder}"))),
+        Err(error) => return Err(RunError::Gpus(error.to_string())),
+    };
+    if named {
+        return Ok(Ok(lock));
     }
-    let lock = gpu_lock::take(&device.uuid, who)?;
-    Ok(lock.map_err(|holder| format!("GPU {index} is used by {holder}")))
+    let way_out = format!("--devices {index} uses it all the same");
+    Ok(match strangers(machine, &device.uuid) {
+        Ok(found) if found.is_empty() => Ok(lock),
+        Ok(found) => {
+            Err(format!("GPU {index} is in use by process {}; {way_out}", found.join(", ")))
+        }
+        Err(why) => Err(format!("GPU {index}: who uses it cannot be told: {why}; {way_out}")),
+    })
 }
 
-/// Takes back what runs hold that were killed: a holder is named after its run's process.
+/// Takes back what runs hold that were killed: a holder is named after its run, and that after its
+/// process.
 fn forget_the_dead(machine: &Machine) -> Result<(), MachineError> {
+    let published = live::published(&live::folder(machine.state()));
     for hold in machine.holds()? {
         let run = hold.who.split('/').next().unwrap_or_default();
-        let pid = run.rsplit_once('.').and_then(|(_, pid)| pid.parse::<u32>().ok());
-        if pid.is_some_and(|pid| start_ticks_of(pid).is_none()) {
+        let Some(pid) = run.rsplit_once('.').and_then(|(_, pid)| pid.parse().ok()) else {
+            continue;
+        };
+        let known = published.iter().find(|published| published.run.run == run);
+        if !is_at_work(pid, known.map(|known| known.run.start_ticks)) {
             machine.release_all(&hold.who)?;
         }
     }
     Ok(())
+}
+
+/// Whether a process is the run that had its number, and not a later process that got it.
+///
+/// * `published` — when the run started, if it has said so.
+fn is_at_work(pid: u32, published: Option<u64>) -> bool {
+    let Some(facts) = Procfs::default().living(pid) else { return false };
+    match published {
+        Some(start_ticks) => facts.start_ticks == start_ticks,
+        // One that has just begun, and has said nothing yet: a program that makes runs, as we are.
+        None => program(&pid.to_string()) == program("self"),
+    }
+}
+
+/// The name by which the kernel knows a program, whatever became of its file.
+fn program(process: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{process}/comm")).ok()
 }
 
 /// A GPU that is in MIG mode starts out in it.
@@ -236,14 +274,46 @@ fn as_it_is(device: &Device, mut gpu: Gpu) -> Gpu {
     gpu
 }
 
-fn busy(why: &[String]) -> String {
+/// * `taken` — whether a GPU is in use that could be used later.
+fn nothing_to_use(why: &[String], taken: bool) -> RunError {
     let why = if why.is_empty() { "this machine has no GPU".into() } else { why.join("; ") };
-    format!("{why}; {BUSY_WAY_OUT}")
+    if taken { RunError::Busy(format!("{why}; {BUSY_WAY_OUT}")) } else { RunError::Gpus(why) }
 }
 
-/// Processes on a GPU now: as numbers, for a message.
-fn processes(machine: &Machine, uuid: &str) -> Vec<String> {
-    let Ok(device) = machine.driver().device(uuid) else { return Vec::new() };
-    let found = device.running_compute_processes().unwrap_or_default();
-    found.iter().map(|process| process.pid.to_string()).collect()
+/// Processes that compute on a GPU now: as numbers, for a message.
+fn strangers(machine: &Machine, uuid: &str) -> Result<Vec<String>, String> {
+    let device = machine.driver().device(uuid).map_err(|error| error.to_string())?;
+    let found = processes::compute(&device).map_err(|error| error.to_string())?;
+    Ok(found.iter().map(|process| process.pid.to_string()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_alone_does_not_make_a_run() {
+        let own = std::process::id();
+        let started = Procfs::default().living(own).unwrap().start_ticks;
+        assert!(is_at_work(own, Some(started)) && is_at_work(own, None));
+        assert!(!is_at_work(own, Some(started + 1)), "the number was given to a later process");
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        // Until it has become the other program.
+        let begun = Instant::now();
+        while is_at_work(other.id(), None) && begun.elapsed() < Duration::from_secs(10) {
+            std::thread::yield_now();
+        }
+        assert!(!is_at_work(other.id(), None), "another program has its number");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(!is_at_work(other.id(), None));
+    }
+
+    #[test]
+    fn only_what_may_become_free_is_busy() {
+        let why = ["GPU 0 is used by another".to_owned()];
+        assert!(matches!(nothing_to_use(&why, true), RunError::Busy(_)));
+        assert!(matches!(nothing_to_use(&why, false), RunError::Gpus(_)));
+        assert!(nothing_to_use(&[], false).to_string().contains("has no GPU"));
+    }
 }

@@ -90,7 +90,7 @@ fn inherited(export: &Export, all: &BTreeMap<OsString, OsString>) -> BTreeMap<Os
     let keep = |name: &OsString| {
         let name = name.to_string_lossy();
         // A run inside a Slurm job or another run must not hand its own down.
-        let of_another = ["SLURM_", "HOTPOT_TASK", "HOTPOT_RUN", "HOTPOT_SIMULATED"]
+        let of_another = ["SLURM_", "HOTPOT_TASK", "HOTPOT_RUN", "HOTPOT_SIMULATED", "CUDA_MPS_"]
             .iter()
             .any(|own| name.starts_with(own));
         let needed = NEEDED.contains(&name.as_ref());

@@ -12,20 +12,23 @@ pub enum Enforcement {
     Cooperative,
     /// Nothing holds it, and why.
     Absent(String),
+    /// Not tried by whoever tells this, and why; others may know.
+    Unknown(String),
 }
 
 impl Enforcement {
     /// Whether something holds the cap.
     pub fn holds(&self) -> bool {
-        !matches!(self, Self::Absent(_))
+        matches!(self, Self::Hard | Self::Cooperative)
     }
 
-    /// `hard`, `cooperative` or `absent`.
+    /// `hard`, `cooperative`, `absent` or `unknown`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Hard => "hard",
             Self::Cooperative => "cooperative",
             Self::Absent(_) => "absent",
+            Self::Unknown(_) => "unknown",
         }
     }
 }

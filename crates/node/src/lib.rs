@@ -3,6 +3,7 @@
 pub mod backend;
 pub mod compute_mode;
 pub mod driver;
+pub mod gpu_lock;
 pub mod grant;
 pub mod inventory;
 pub mod journal;
@@ -13,6 +14,7 @@ pub mod mig;
 pub mod model_names;
 pub mod mps;
 mod probe;
+pub mod processes;
 pub mod procfs;
 pub mod sample;
 pub mod sampler;

@@ -16,8 +16,8 @@ use crate::grant::Grant;
 /// Files read at once; older ones beyond that are left out.
 const RUNS_MAX: usize = 1_000;
 
-/// Size of one file: some 10,000 tasks at once.
-const BYTES_MAX: u64 = 1 << 20;
+/// Size of one file: some 20,000 tasks at once, with a share each.
+const BYTES_MAX: u64 = 4 << 20;
 
 /// One run and the tasks that it has running now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,7 +101,9 @@ pub fn folder(state: &Path) -> PathBuf {
 }
 
 impl LiveRun {
-    /// Writes the run's file, in place of an older one, in a folder made by [`folder`].
+    /// Writes the run's file, in place of an older one, in a folder made by [`folder`]. Of more tasks
+    /// than readers take in, the last are left out: processes of those are known by their cgroup or
+    /// count as their user's.
     ///
     /// # Errors
     ///
@@ -110,8 +112,19 @@ impl LiveRun {
         let path = path(folder, &self.run)?;
         let fresh = folder.join(format!(".{}.new", self.run));
         fs::create_dir_all(folder)?;
-        fs::write(&fresh, serde_json::to_vec(self)?)?;
+        fs::write(&fresh, self.bytes(BYTES_MAX)?)?;
         fs::rename(&fresh, &path)
+    }
+
+    /// The file's text, with as many of the tasks as `most` bytes have room for.
+    fn bytes(&self, most: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = serde_json::to_vec(self)?;
+        let mut run = self.clone();
+        while bytes.len() as u64 > most && !run.tasks.is_empty() {
+            run.tasks.truncate(run.tasks.len() / 2);
+            bytes = serde_json::to_vec(&run)?;
+        }
+        Ok(bytes)
     }
 }
 
@@ -190,6 +203,16 @@ mod tests {
         withdraw(&folder, "r2").unwrap();
         withdraw(&folder, "r2").unwrap();
         assert_eq!(names(&folder), ["r1"]);
+    }
+
+    #[test]
+    fn more_tasks_than_readers_take_in_are_left_out() {
+        let mut many = run("many");
+        many.tasks = (0..1000).map(|_| many.tasks[0].clone()).collect();
+        let whole = many.bytes(1 << 20).unwrap();
+        assert_eq!(serde_json::from_slice::<LiveRun>(&whole).unwrap(), many);
+        let cut = many.bytes(whole.len() as u64 - 1).unwrap();
+        assert_eq!(serde_json::from_slice::<LiveRun>(&cut).unwrap().tasks.len(), 500);
     }
 
     #[test]

@@ -25,6 +25,7 @@ const UNLIMITED: u64 = u64::MAX;
 /// How long a folder may stay busy after its last process has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
 const MIB: u64 = 1 << 20;
+const TOO_OLD: &str = "the driver lacks them; r615 or newer has them";
 /// Limit that the probe sets on an empty cgroup.
 const PROBE_MIB: u64 = 64;
 
@@ -220,7 +221,7 @@ impl Cgroup {
 pub fn probe(driver: &Driver, gpu: &str, parent: Option<&Path>) -> Enforcement {
     let limits = match MemoryLimits::of(driver) {
         Ok(limits) => limits,
-        Err(_) => return absent("the driver lacks them; r615 or newer has them"),
+        Err(_) => return absent(TOO_OLD),
     };
     let Some(parent) = parent else {
         return absent("no cgroup v2 folder has been delegated to hotpot");
@@ -236,6 +237,16 @@ pub fn probe(driver: &Driver, gpu: &str, parent: Option<&Path>) -> Enforcement {
         Ok(Some(PROBE_MIB)) => Enforcement::Hard,
         Ok(other) => absent(&format!("set to {PROBE_MIB} MiB, the driver reports {other:?}")),
         Err(error) => absent(&error.to_string()),
+    }
+}
+
+/// What can be said without trying, for those who only look: whether the driver has the calls.
+pub fn untried(driver: &Driver) -> Enforcement {
+    match MemoryLimits::of(driver) {
+        Ok(_) => {
+            Enforcement::Unknown("not tried: whoever grants a share tries it on a cgroup".into())
+        }
+        Err(_) => absent(TOO_OLD),
     }
 }
 

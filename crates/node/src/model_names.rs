@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use model::{Catalogue, CatalogueError, Gpu, GpuModel, MigGeometry, ModeSet, ModelId, SharingKind};
 
-use crate::inventory::{Device, Inventory};
+use crate::inventory::{ComputeMode, Device, Inventory};
 
 /// Words of NVIDIA's product names with the models they may mean; memory decides among them.
 const FAMILIES: &[(&str, &[&str])] = &[
@@ -44,6 +44,11 @@ pub fn catalogue_name(product: &str, memory_mib: u64) -> Option<String> {
         (milli <= MEMORY_DIFFERENCE_MILLI).then_some((milli, name))
     });
     differences.min().map(|(_, name)| name.to_owned())
+}
+
+/// MIG of a product as the catalogue has it.
+pub(crate) fn mig_of(product: &str, memory_mib: u64) -> Option<&'static MigGeometry> {
+    shipped()?.get(&catalogue_name(product, memory_mib)?)?.mig.as_ref()
 }
 
 /// The shipped catalogue, read once.
@@ -121,6 +126,10 @@ impl Device {
             return Some(
                 "it is in MIG mode, and its instances can only be read by root".to_owned(),
             );
+        }
+        if self.compute_mode == ComputeMode::Prohibited {
+            let why = "its compute mode is prohibited: somebody keeps everybody off it";
+            return Some(format!("{why}; `nvidia-smi -i {} -c DEFAULT` allows it", self.index));
         }
         None
     }

@@ -20,8 +20,8 @@ pub(crate) fn backends(
 ) -> Backends {
     Backends {
         mig,
-        memory_limit: memory_limit::probe(driver, gpu, None),
-        mps: Mps::probe(compute_capability),
+        memory_limit: memory_limit::untried(driver),
+        mps: Mps::probe(gpu, compute_capability),
         time_slice: TimeSlice::probe(),
         limiter: absent("the limiter library is not installed"),
     }

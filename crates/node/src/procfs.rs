@@ -14,6 +14,8 @@ pub struct Procfs {
 pub struct ProcessFacts {
     /// The parent; 0 for none.
     pub parent: u32,
+    /// The process group, named by its first process.
+    pub group: u32,
     /// The session, named by the process that opened it.
     pub session: u32,
     /// When it started, in clock ticks since boot; with the pid it names one process for good.
@@ -37,6 +39,14 @@ impl Procfs {
         parse_stat(&self.read(pid, "stat")?)
     }
 
+    /// Parent, session and start; `None` if the process has gone, or has ended and its parent has not
+    /// looked after it yet.
+    pub fn living(&self, pid: u32) -> Option<ProcessFacts> {
+        let stat = self.read(pid, "stat")?;
+        let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
+        (!matches!(state, 'Z' | 'X')).then(|| parse_stat(&stat))?
+    }
+
     /// The real user; `None` if the process has gone.
     pub fn user(&self, pid: u32) -> Option<u32> {
         let status = self.read(pid, "status")?;
@@ -57,12 +67,14 @@ impl Procfs {
 }
 
 /// The name, second of the fields, may hold blanks and parentheses: what counts stands behind the
-/// last `)` (proc_pid_stat(5): state is field 3, parent 4, session 6, start 22).
+/// last `)` (proc_pid_stat(5): state is field 3, parent 4, group 5, session 6,
+/// start 22).
 fn parse_stat(text: &str) -> Option<ProcessFacts> {
     let (_, fields) = text.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
     Some(ProcessFacts {
         parent: fields.get(1)?.parse().ok()?,
+        group: fields.get(2)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
         start_ticks: fields.get(19)?.parse().ok()?,
     })
@@ -76,9 +88,23 @@ mod tests {
     fn a_name_cannot_forge_fields() {
         let text = "7 (a) S 1 1 1 (b) R 5 6 9 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 4711 1 2 3";
         let facts = parse_stat(text).unwrap();
-        assert_eq!(facts, ProcessFacts { parent: 5, session: 9, start_ticks: 4711 });
+        assert_eq!(facts, ProcessFacts { parent: 5, group: 6, session: 9, start_ticks: 4711 });
         assert_eq!(parse_stat("7 (a) S 1"), None);
         assert_eq!(parse_stat(""), None);
+    }
+
+    #[test]
+    fn who_has_ended_unreaped_is_not_living() {
+        let table = std::env::temp_dir().join(format!("hotpot-procfs-{}", std::process::id()));
+        let line =
+            |state| format!("7 (a) {state} 1 1 1 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 0 4711 1 2 3");
+        fs::create_dir_all(table.join("7")).unwrap();
+        let living = |state| {
+            fs::write(table.join("7/stat"), line(state)).unwrap();
+            Procfs::at(&table).living(7).is_some()
+        };
+        assert_eq!(["S", "Z", "X"].map(living), [true, false, false]);
+        fs::remove_dir_all(&table).unwrap();
     }
 
     #[test]

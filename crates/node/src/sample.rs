@@ -65,6 +65,8 @@ pub struct GpuSample {
     pub profile: Option<ProfileCounters>,
     /// MIG devices in the driver's order.
     pub instances: Vec<InstanceSample>,
+    /// Whether the driver told which processes there are: without, `processes` says nothing.
+    pub processes_listed: bool,
     /// Processes on it, MIG instances included.
     pub processes: Vec<ProcessSample>,
 }
@@ -93,8 +95,8 @@ pub struct InstanceSample {
     pub uuid: String,
     /// Profile name, such as `1g.10gb`.
     pub profile: String,
-    /// First memory slice.
-    pub start: u8,
+    /// First memory slice; the driver tells it to the privileged only.
+    pub start: Option<u8>,
     /// Device memory of the instance.
     pub memory_total_bytes: Option<u64>,
     /// In use.
@@ -112,7 +114,8 @@ pub struct ProcessSample {
     pub gpu_instance: Option<u32>,
     /// Device memory that it uses.
     pub memory_bytes: Option<u64>,
-    /// Its part of SM time in the last period, 0 to 1.
+    /// Its part of SM time in the last period, 0 to 1. Of an MPS client that the driver does not name
+    /// it is not known: what clients use may be booked to their server.
     pub sm_ratio: Option<f64>,
     /// Whose it is.
     pub tenant: Tenant,

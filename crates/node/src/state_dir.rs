@@ -1,6 +1,6 @@
 //! The folder that keeps hotpot's state on this machine: one for root, one for each other user.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -30,13 +30,14 @@ pub enum StateDirError {
     },
 }
 
-/// The folder: `HOTPOT_STATE_DIR`; else `/var/lib/hotpot` for root; else `hotpot` in
-/// `XDG_STATE_HOME` or `~/.local/state`. Made, readable by its owner alone, if it is missing.
+/// The folder: `HOTPOT_STATE_DIR`; else `/var/lib/hotpot` for root; else `hotpot/HOST` in
+/// `XDG_STATE_HOME` or `~/.local/state`, as homes are often shared by machines. Made, readable by its owner alone, if it is missing.
 ///
 /// # Errors
 /// That no place is known or that it cannot be made.
 pub fn state_dir() -> Result<PathBuf, StateDirError> {
-    let path = place(|name| std::env::var_os(name).filter(|value| !value.is_empty()))?;
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let path = place(variable, Uid::effective().is_root(), &host())?;
     make(&path)?;
     Ok(path)
 }
@@ -50,18 +51,30 @@ pub fn make(path: &Path) -> Result<(), StateDirError> {
     made.map_err(|source| StateDirError::Make { path: path.to_owned(), source })
 }
 
-fn place(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, StateDirError> {
+/// The machine's name without its domain: sockets lie below, and their paths must be short.
+fn host() -> OsString {
+    let name = nix::unistd::gethostname().unwrap_or_default();
+    let name = name.to_string_lossy().replace('/', "-");
+    let word = name.split('.').next().unwrap_or_default();
+    if word.is_empty() { "unnamed".into() } else { word.into() }
+}
+
+fn place(
+    variable: impl Fn(&str) -> Option<OsString>,
+    root: bool,
+    host: &OsStr,
+) -> Result<PathBuf, StateDirError> {
     if let Some(named) = variable(STATE_VARIABLE) {
         return Ok(PathBuf::from(named));
     }
-    if Uid::effective().is_root() {
+    if root {
         return Ok(PathBuf::from(ROOTS));
     }
     if let Some(state_home) = variable("XDG_STATE_HOME") {
-        return Ok(Path::new(&state_home).join("hotpot"));
+        return Ok(Path::new(&state_home).join("hotpot").join(host));
     }
     let home = variable("HOME").ok_or(StateDirError::Nowhere)?;
-    Ok(Path::new(&home).join(".local/state/hotpot"))
+    Ok(Path::new(&home).join(".local/state/hotpot").join(host))
 }
 
 #[cfg(test)]
@@ -71,6 +84,19 @@ mod tests {
     #[test]
     fn the_variable_goes_first() {
         let named = |name: &str| (name == STATE_VARIABLE).then(|| OsString::from("/elsewhere"));
-        assert_eq!(place(named).expect("a place"), PathBuf::from("/elsewhere"));
+        let found = place(named, false, OsStr::new("node1"));
+        assert_eq!(found.expect("a place"), PathBuf::from("/elsewhere"));
+    }
+
+    #[test]
+    fn machines_with_one_home_have_their_own_folders() {
+        let at = |host: &str, variable: &str, root| {
+            let is_set = |name: &str| (name == variable).then(|| OsString::from("/home/a"));
+            place(is_set, root, OsStr::new(host)).expect("a place")
+        };
+        assert_eq!(at("n1", "HOME", false), PathBuf::from("/home/a/.local/state/hotpot/n1"));
+        assert_eq!(at("n2", "XDG_STATE_HOME", false), PathBuf::from("/home/a/hotpot/n2"));
+        assert_eq!(at("n1", "HOME", true), PathBuf::from(ROOTS));
+        assert!(!host().is_empty());
     }
 }

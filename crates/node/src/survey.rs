@@ -101,7 +101,7 @@ impl Driver {
             memory_mib,
             reserved_mib,
             compute_capability,
-            compute_mode: compute_mode::read(handle)?,
+            compute_mode: compute_mode::read(handle)?.unwrap_or_default(),
             numa_node: handle.numa_node_id().ok(),
             mig,
             backends: probe::backends(self, uuid, mig_backend, compute_capability),

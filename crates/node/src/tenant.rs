@@ -2,13 +2,15 @@
 //! the process says of itself.
 
 mod cgroup;
+#[cfg(test)]
+mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::live::{self, Published};
+use crate::live::{self, LiveShare, Published};
 use crate::procfs::{ProcessFacts, Procfs};
 
 /// Generations looked up; a tenant that hides deeper is its user's.
@@ -43,6 +45,19 @@ pub struct Tenants {
     live: PathBuf,
     /// First processes of tasks, by pid.
     roots: BTreeMap<u32, Vec<Root>>,
+    /// Runs and who published them.
+    runs: BTreeSet<(String, u32)>,
+    /// What tasks have been given.
+    shares: Vec<Given>,
+}
+
+/// What a task has been given of a GPU, as its run says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The task.
+    pub tenant: Tenant,
+    /// What it holds.
+    pub share: LiveShare,
 }
 
 #[derive(Debug)]
@@ -61,30 +76,55 @@ impl Tenants {
 
     /// As [`Tenants::new`], with another table of processes.
     pub fn with_processes(procfs: Procfs, state: &Path) -> Self {
-        Self { procfs, live: live::folder(state), roots: BTreeMap::new() }
+        let (roots, runs) = (BTreeMap::new(), BTreeSet::new());
+        Self { procfs, live: live::folder(state), roots, runs, shares: Vec::new() }
     }
 
     /// Reads again which runs are going on.
     pub fn refresh(&mut self) {
         self.roots.clear();
+        self.runs.clear();
+        self.shares.clear();
         for Published { user, run } in live::published(&self.live) {
             for task in run.tasks {
                 let tenant = Tenant::Task { run: run.run.clone(), task: task.task };
+                let runs = self.procfs.living(task.pid);
+                if runs.is_some_and(|facts| facts.start_ticks == task.start_ticks) {
+                    let given = |share| Given { tenant: tenant.clone(), share };
+                    self.shares.extend(task.shares.into_iter().map(given));
+                }
                 let root = Root { start_ticks: task.start_ticks, user, tenant };
                 self.roots.entry(task.pid).or_default().push(root);
             }
+            self.runs.insert((run.run, user));
         }
+    }
+
+    /// What running tasks have been given, as of the last [`Tenants::refresh`].
+    pub fn given(&self) -> &[Given] {
+        &self.shares
     }
 
     /// Whose a process is.
     pub fn of(&self, pid: u32) -> Tenant {
         let Some(facts) = self.procfs.facts(pid) else { return Tenant::Unknown };
-        let by_cgroup = || cgroup::tenant(&self.procfs.cgroup(pid)?);
+        let by_cgroup = || {
+            let named = cgroup::tenant(&self.procfs.cgroup(pid)?)?;
+            self.is_known(&named, pid).then_some(named)
+        };
         let by_user = || self.procfs.user(pid).map(Tenant::User);
         by_cgroup()
             .or_else(|| self.by_ancestry(pid, facts))
             .or_else(by_user)
             .unwrap_or(Tenant::Unknown)
+    }
+
+    /// Any user may call cgroups below its own as we call ours: what such a name says counts only if
+    /// the run is published, by that user or by root.
+    fn is_known(&self, named: &Tenant, pid: u32) -> bool {
+        let Tenant::Task { run, .. } = named else { return true };
+        let by = |user| self.runs.contains(&(run.clone(), user));
+        by(0) || self.procfs.user(pid).is_some_and(by)
     }
 
     /// The task whose first process is the process, one of its ancestors, or the one that opened its
@@ -122,127 +162,5 @@ impl Tenants {
     fn root(&self, pid: u32, user: u32, is_it: impl Fn(&Root) -> bool) -> Option<Tenant> {
         let believed = |root: &&Root| (root.user == 0 || root.user == user) && is_it(root);
         Some(self.roots.get(&pid)?.iter().find(believed)?.tenant.clone())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-    use crate::live::{LiveRun, LiveTask};
-
-    /// A table of processes and a state folder, both on disk.
-    struct World(PathBuf);
-
-    impl World {
-        fn new(name: &str) -> Self {
-            let root = std::env::temp_dir().join(format!("tenant-{}-{name}", std::process::id()));
-            let _ = fs::remove_dir_all(&root);
-            Self(root)
-        }
-
-        /// Adds a process: pid, parent, session, start.
-        fn process(&self, pid: u32, parent: u32, session: u32, start: u64) -> &Self {
-            self.owned(pid, parent, session, start, nix::unistd::getuid().as_raw())
-        }
-
-        fn owned(&self, pid: u32, parent: u32, session: u32, start: u64, user: u32) -> &Self {
-            let folder = self.0.join("proc").join(pid.to_string());
-            fs::create_dir_all(&folder).unwrap();
-            let zeros = "0 ".repeat(15);
-            let stat = format!("{pid} (a b) S {parent} {pid} {session} {zeros}{start} 0 0");
-            fs::write(folder.join("stat"), stat).unwrap();
-            fs::write(folder.join("status"), format!("Name:\tx\nUid:\t{user}\t0\t0\t0\n")).unwrap();
-            fs::write(folder.join("cgroup"), "0::/user.slice\n").unwrap();
-            self
-        }
-
-        fn task(&self, pid: u32, start_ticks: u64) -> &Self {
-            let task = LiveTask { task: "t".into(), pid, start_ticks, shares: Vec::new() };
-            let run = LiveRun { run: "r".into(), pid: 1, start_ticks: 1, tasks: vec![task] };
-            run.publish(&live::folder(&self.0)).unwrap();
-            self
-        }
-
-        fn of(&self, pid: u32) -> Tenant {
-            let procfs = Procfs::at(&self.0.join("proc"));
-            let mut tenants = Tenants::with_processes(procfs, &self.0);
-            tenants.refresh();
-            tenants.of(pid)
-        }
-    }
-
-    fn task() -> Tenant {
-        Tenant::Task { run: "r".into(), task: "t".into() }
-    }
-
-    fn user() -> Tenant {
-        Tenant::User(nix::unistd::getuid().as_raw())
-    }
-
-    #[test]
-    fn a_grandchild_of_a_task_is_the_tasks() {
-        let world = World::new("grandchild");
-        world.process(1, 0, 1, 0).process(10, 1, 10, 50).process(11, 10, 10, 60);
-        world.process(12, 11, 12, 70).process(20, 1, 20, 55).task(10, 50);
-        assert_eq!((world.of(10), world.of(12)), (task(), task()));
-        assert_eq!(world.of(20), user());
-    }
-
-    #[test]
-    fn a_child_that_outlived_its_parents_is_known_by_its_session() {
-        let world = World::new("orphan");
-        world.process(1, 0, 1, 0).process(12, 1, 10, 70).task(10, 50);
-        assert_eq!(world.of(12), task());
-    }
-
-    #[test]
-    fn a_pid_that_was_given_anew_is_not_the_task() {
-        let world = World::new("reuse");
-        // The task 10 started at 50; the process that has the number now started at 90.
-        world.process(1, 0, 1, 0).process(10, 1, 10, 90).process(11, 10, 10, 95).task(10, 50);
-        assert_eq!((world.of(10), world.of(11)), (user(), user()));
-        // A parent younger than its child is not its parent.
-        let world = World::new("younger");
-        world.process(1, 0, 1, 0).process(10, 1, 1, 90).process(11, 10, 1, 60).task(10, 90);
-        assert_eq!(world.of(11), user());
-    }
-
-    #[test]
-    fn nobody_vouches_for_another_users_processes() {
-        let world = World::new("posed");
-        let (own, other) = (nix::unistd::getuid(), nix::unistd::getuid().as_raw() + 1);
-        world.process(1, 0, 1, 0).owned(10, 1, 10, 50, other).task(10, 50);
-        if own.is_root() {
-            // Root's word counts for all; a third user's does not.
-            assert_eq!(world.of(10), task());
-            let file = live::folder(&world.0).join("r.json");
-            std::os::unix::fs::chown(file, Some(other + 1), None).unwrap();
-        }
-        assert_eq!(world.of(10), Tenant::User(other));
-    }
-
-    #[test]
-    fn who_has_gone_is_unknown_and_circles_end() {
-        let world = World::new("gone");
-        world.process(10, 11, 1, 50).process(11, 10, 1, 50).task(99, 1);
-        assert_eq!(world.of(5), Tenant::Unknown);
-        assert_eq!(world.of(10), user());
-    }
-
-    #[test]
-    fn a_real_child_of_this_process_is_found() {
-        let world = World::new("real");
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let own = std::process::id();
-        world.task(own, Procfs::default().facts(own).unwrap().start_ticks);
-        let mut tenants = Tenants::new(&world.0);
-        tenants.refresh();
-        let found = tenants.by_ancestry(child.id(), Procfs::default().facts(child.id()).unwrap());
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(found, Some(task()));
-        assert_eq!(tenants.of(child.id()), Tenant::Unknown);
     }
 }

@@ -3,19 +3,22 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
+use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::unistd::AccessFlags;
 use thiserror::Error;
 
 /// Time that a call may take unless said otherwise.
 pub const LIMIT: Duration = Duration::from_secs(10);
 /// Bytes of output that are kept.
 const OUTPUT_MAX: u64 = 64 << 10;
-/// How long output may lag behind the end of the tool: a daemon that it started may hold the pipe.
+/// How long output may at least lag behind the end of the tool.
 const LAG: Duration = Duration::from_millis(200);
 
 /// A tool that was found, and how long it may take.
@@ -44,8 +47,8 @@ pub enum ToolError {
         /// What the system says.
         why: String,
     },
-    /// It did not end in time and was killed.
-    #[error("`{call}` did not answer within {} s and was stopped", limit.as_secs_f32())]
+    /// It did not end in time and was killed, or what it printed did not come.
+    #[error("`{call}` did not answer within {} s", limit.as_secs_f32())]
     Silent {
         /// The call.
         call: String,
@@ -64,6 +67,18 @@ pub enum ToolError {
     },
 }
 
+/// A caller that reads signals from a descriptor blocks them; its tools and their daemons must not
+/// inherit that, or TERM would not reach them.
+#[expect(unsafe_code, reason = "one system call between fork and exec")]
+fn hear_signals(command: &mut Command) {
+    let none_blocked = SigSet::empty();
+    // SAFETY: sigprocmask(2) is async-signal-safe, and nothing is allocated or locked.
+    unsafe {
+        command
+            .pre_exec(move || Ok(sigprocmask(SigmaskHow::SIG_SETMASK, Some(&none_blocked), None)?));
+    }
+}
+
 impl Tool {
     /// Finds a tool: the program that `variable` names, else `name` in PATH.
     ///
@@ -72,7 +87,7 @@ impl Tool {
     pub fn find(name: &str, variable: &str) -> Result<Self, ToolError> {
         let named = env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
         let found = match named {
-            Some(path) => Some(path).filter(|path| path.is_file()),
+            Some(path) => Some(path).filter(|path| can_be_run(path)),
             None => in_path(name, &env::var_os("PATH").unwrap_or_default()),
         };
         let missing = || ToolError::Missing { name: name.into(), variable: variable.into() };
@@ -98,14 +113,35 @@ impl Tool {
     /// Runs a command to its end, gives it `input`, and returns what it printed on standard output.
     ///
     /// # Errors
-    /// That it cannot be started, is silent for longer than the limit, or fails.
+    /// That it cannot be started, that its status or output does not come within the limit, or that
+    /// it fails.
     pub fn run(&self, mut command: Command, input: &str) -> Result<String, ToolError> {
-        let call = described(&command, input);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdout(Stdio::piped());
+        self.call(command, input, true)
+    }
+
+    /// Runs a command that leaves a daemon behind, which may keep the tool's output open.
+    ///
+    /// # Errors
+    /// As [`Tool::run`].
+    pub fn launch(&self, mut command: Command) -> Result<(), ToolError> {
+        command.stdout(Stdio::null());
+        self.call(command, "", false).map(drop)
+    }
+
+    fn call(
+        &self,
+        mut command: Command,
+        input: &str,
+        with_output: bool,
+    ) -> Result<String, ToolError> {
+        let (call, begun) = (described(&command, input), Instant::now());
+        command.stdin(Stdio::piped()).stderr(Stdio::piped());
         let start = |error: io::Error| ToolError::Start {
             program: self.program.display().to_string(),
             why: error.to_string(),
         };
+        hear_signals(&mut command);
         let mut child = command.spawn().map_err(start)?;
         let (out, err) = (collect(child.stdout.take()), collect(child.stderr.take()));
         if let Some(mut pipe) = child.stdin.take() {
@@ -116,17 +152,26 @@ impl Tool {
             let _gone = (child.kill(), child.wait());
             return Err(ToolError::Silent { call, limit: self.limit });
         };
-        let out = out.recv_timeout(LAG).unwrap_or_default();
+        let left = || self.limit.saturating_sub(begun.elapsed()).max(LAG);
+        let out = if with_output { out.recv_timeout(left()).ok() } else { Some(String::new()) };
         if status.success() {
-            return Ok(out);
+            // No answer is not an empty one: whoever asks decides by what is in it.
+            return out.ok_or(ToolError::Silent { call, limit: self.limit });
         }
-        let said = one_line(&(err.recv_timeout(LAG).unwrap_or_default() + "\n" + &out));
+        let err = err.recv_timeout(LAG).unwrap_or_default();
+        let said = one_line(&(err + "\n" + &out.unwrap_or_default()));
         Err(ToolError::Failed { call, status: status.to_string(), said })
     }
 }
 
+/// Relative entries are left out: what runs must not depend on the folder that we are in.
 fn in_path(name: &str, path: &OsStr) -> Option<PathBuf> {
-    env::split_paths(path).map(|folder| folder.join(name)).find(|program| program.is_file())
+    let folders = env::split_paths(path).filter(|folder| folder.is_absolute());
+    folders.map(|folder| folder.join(name)).find(|program| can_be_run(program))
+}
+
+fn can_be_run(program: &Path) -> bool {
+    program.is_file() && nix::unistd::access(program, AccessFlags::X_OK).is_ok()
 }
 
 /// The call as a reader would type it.
@@ -181,7 +226,7 @@ mod tests {
     use super::*;
 
     fn shell(script: &str, input: &str) -> Result<String, ToolError> {
-        let tool = Tool::at("/bin/sh").within(Duration::from_millis(300));
+        let tool = Tool::at("/bin/sh").within(Duration::from_secs(5));
         let mut command = tool.command();
         command.args(["-c", script]);
         tool.run(command, input)
@@ -198,16 +243,48 @@ mod tests {
 
     #[test]
     fn a_tool_that_hangs_is_an_error() {
+        let tool = Tool::at("/bin/sh").within(Duration::from_millis(300));
+        let mut command = tool.command();
+        command.args(["-c", "exec sleep 60"]);
         let begun = Instant::now();
-        assert!(matches!(shell("exec sleep 60", ""), Err(ToolError::Silent { .. })));
-        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert!(matches!(tool.run(command, ""), Err(ToolError::Silent { .. })));
+        assert!(begun.elapsed() < Duration::from_secs(30));
     }
 
     /// As a daemon does that forgets to close its output.
     #[test]
     fn a_child_that_keeps_the_pipe_does_not_hold_us() {
+        let tool = Tool::at("/bin/sh").within(Duration::from_secs(20));
+        let mut command = tool.command();
+        command.args(["-c", "sleep 30 & exit 0"]);
         let begun = Instant::now();
-        shell("sleep 20 & exit 0", "").unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(10));
+        tool.launch(command).unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(15));
+    }
+
+    #[test]
+    fn an_answer_that_does_not_come_is_no_empty_answer() {
+        let tool = Tool::at("/bin/sh").within(Duration::from_millis(300));
+        let mut command = tool.command();
+        command.args(["-c", "sleep 3 & exit 0"]);
+        assert!(matches!(tool.run(command, ""), Err(ToolError::Silent { .. })));
+    }
+
+    #[test]
+    fn only_what_can_be_run_by_its_full_path_is_found() {
+        let folder = std::env::temp_dir().join(format!("hotpot-tool-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("a-tool");
+        std::fs::write(&file, "").unwrap();
+        let set = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(&file, mode).unwrap();
+        };
+        set(0o644);
+        assert_eq!(in_path("a-tool", folder.as_os_str()), None);
+        set(0o755);
+        assert_eq!(in_path("a-tool", folder.as_os_str()), Some(file.clone()));
+        assert_eq!(in_path("stat", OsStr::new("self:.:")), None);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -7,7 +7,8 @@ use model::{Catalogue, ModeSet, Share, SharingKind, SharingMode};
 use node::backend::Enforcement;
 use node::driver::{Driver, Fault};
 use node::inventory::{ComputeMode, Inventory};
-use simulated::{Scratch, edit, lay_out, library, on_machine};
+use node::machine::{Machine, MachineOptions};
+use simulated::{Scratch, edit, lay_out, library, on_machine, standing};
 
 fn inventory(driver: &Driver) -> Inventory {
     driver.inventory().expect("the driver answers")
@@ -81,8 +82,8 @@ fn instances_have_devices_and_processes() {
 }
 
 #[test]
-fn an_instance_that_others_have_divided_is_seen_as_such() {
-    let test = "an_instance_that_others_have_divided_is_seen_as_such";
+fn an_instance_that_others_have_divided_is_seen_and_spared() {
+    let test = "an_instance_that_others_have_divided_is_seen_and_spared";
     on_machine(test, "a100-80gb:1", |machine, driver| {
         lay_out(machine, 0, &[("3g.40gb".into(), 4)], &[]);
         edit(machine, |state| {
@@ -94,8 +95,14 @@ fn an_instance_that_others_have_divided_is_seen_as_such() {
             state.create_compute(0, instance.id, single.id, None).map(|_| ())
         });
         let device = inventory(driver).devices.remove(0);
-        let instance = &device.mig.expect("MIG").instances[0];
+        let instance = &device.mig.as_ref().expect("MIG").instances[0];
         assert!(instance.divided && instance.device.is_none(), "{instance:?}");
+        // Its division could not be put back.
+        let before = standing(machine, 0);
+        let mut ours = Machine::open(MachineOptions::default()).expect("the machine opens");
+        let refused = ours.set_mode(&device.uuid, SharingMode::Exclusive).expect_err("in the way");
+        assert!(refused.to_string().contains("divided by somebody else"), "{refused}");
+        assert_eq!(standing(machine, 0), before);
     });
 }
 
@@ -220,4 +227,43 @@ fn a_driver_that_dies_says_so() {
         let error = driver.inventory().expect_err("it does not answer").to_string();
         assert!(error.contains("999") && error.contains("nvmlDeviceGetCount_v2"), "{error}");
     });
+}
+
+/// Names and numbers of a GPU's profiles do not depend on whether MIG mode is on.
+#[test]
+fn profiles_are_the_same_before_and_in_mig_mode() {
+    let test = "profiles_are_the_same_before_and_in_mig_mode";
+    let gpus = "a30:1,a100-40gb:1,a100-80gb:1,h100-80gb:1,h200:1,b200:1";
+    on_machine(test, gpus, |machine, driver| {
+        let mig = || driver.inventory().expect("it answers").devices.into_iter().map(|gpu| gpu.mig);
+        let before: Vec<_> = mig().map(|mig| mig.expect("MIG")).collect();
+        edit(machine, |state| {
+            for gpu in &mut state.gpus {
+                gpu.mig.current = true;
+                gpu.mig.pending = true;
+            }
+            Ok(())
+        });
+        let after: Vec<_> = mig().map(|mig| mig.expect("MIG")).collect();
+        assert_eq!(before.len(), 6);
+        for (before, after) in before.iter().zip(&after) {
+            assert!(!before.geometry.profiles.is_empty());
+            assert_eq!(
+                (&before.geometry, &before.profile_ids),
+                (&after.geometry, &after.profile_ids)
+            );
+        }
+    });
+}
+
+#[test]
+fn a_profile_is_found_again_by_the_drivers_number() {
+    let listed = |ids: &[u32]| node::mig::Profiles {
+        geometry: model::MigGeometry { compute_slices: 7, memory_slices: 8, profiles: Vec::new() },
+        ids: ids.to_vec(),
+    };
+    let now = listed(&[19, 20, 14]);
+    assert_eq!(now.same(&[19, 14], model::ProfileIndex(1)), Some(model::ProfileIndex(2)));
+    assert_eq!(now.same(&[19, 9], model::ProfileIndex(1)), None);
+    assert_eq!(now.same(&[19], model::ProfileIndex(1)), None);
 }

@@ -57,14 +57,19 @@ fn an_instance_is_kept_for_the_next_who_wants_it() {
         machine.revoke(&second).expect("given back");
         let third = machine.grant(&gpu, overlapping, "c").expect("the idle one makes room");
         assert_eq!(standing(simulated, 0).len(), 1);
-        let restored = machine.restore().expect("the journal can be written");
+        let restored =
+            machine.restore(std::slice::from_ref(&gpu)).expect("the journal can be written");
         assert!(!restored.left.is_empty(), "somebody holds a share: {restored:?}");
         machine.revoke(&third).expect("given back");
-        let restored = machine.restore().expect("the journal can be written");
+        let restored =
+            machine.restore(std::slice::from_ref(&gpu)).expect("the journal can be written");
         assert!(restored.left.is_empty(), "{restored:?}");
         assert!(standing(simulated, 0).is_empty());
         assert!(!device(&mut machine, 0).mig.expect("MIG").enabled, "MIG mode was off at first");
-        assert_eq!(machine.restore().expect("nothing to do"), node::machine::Restored::default());
+        assert_eq!(
+            machine.restore(std::slice::from_ref(&gpu)).expect("nothing to do"),
+            node::machine::Restored::default()
+        );
     });
 }
 
@@ -105,11 +110,13 @@ fn a_layout_that_was_there_comes_back() {
         machine.set_mode(&gpu, SharingMode::Exclusive).expect("nobody is on it");
         let grant = machine.grant(&gpu, Share::Exclusive, "a").expect("the whole GPU");
         assert_eq!(grant.device, gpu);
-        let restored = machine.restore().expect("the journal can be written");
+        let restored =
+            machine.restore(std::slice::from_ref(&gpu)).expect("the journal can be written");
         assert!(restored.done.is_empty() && !restored.left.is_empty(), "it is held: {restored:?}");
         assert!(standing(simulated, 0).is_empty());
         machine.revoke(&grant).expect("given back");
-        let restored = machine.restore().expect("the journal can be written");
+        let restored =
+            machine.restore(std::slice::from_ref(&gpu)).expect("the journal can be written");
         assert!(restored.left.is_empty(), "{restored:?}");
         let now: Vec<_> =
             standing(simulated, 0).into_iter().map(|(name, start, _)| (name, start)).collect();
@@ -165,14 +172,15 @@ fn mps() {
         let refused = machine.set_mode(&gpu, SharingMode::Exclusive).expect_err("a client");
         assert!(refused.to_string().contains("4000000"), "{refused}");
         machine.release_all("a").expect("written");
-        let restored = machine.restore().expect("written");
+        let restored = machine.restore(std::slice::from_ref(&gpu)).expect("written");
         assert!(restored.left.iter().any(|(_, _, why)| why.contains("4000000")), "{restored:?}");
         edit(simulated, |state| {
             state.gpu_mut(0)?.processes.clear();
             Ok(())
         });
         machine.revoke(&grant).expect("given back");
-        let restored = machine.restore().expect("the journal can be written");
+        let restored =
+            machine.restore(std::slice::from_ref(&gpu)).expect("the journal can be written");
         assert!(restored.left.is_empty(), "{restored:?}");
         assert_eq!(device(&mut machine, 0).compute_mode, ComputeMode::Default);
         assert!(!Path::new(variable("CUDA_MPS_PIPE_DIRECTORY")).exists());
@@ -188,7 +196,7 @@ fn turns_are_set_and_put_back() {
         machine.set_turn(&gpu, Turn::Short).expect("the tool is there");
         let before = machine.journal().before().expect("readable");
         assert_eq!(before.len(), 1, "{before:?}");
-        let restored = machine.restore().expect("written");
+        let restored = machine.restore(std::slice::from_ref(&gpu)).expect("written");
         assert_eq!((restored.done.len(), restored.left.len()), (1, 0), "{restored:?}");
         let error = machine.set_turn("GPU-none", Turn::Short).expect_err("no such GPU");
         assert!(error.to_string().contains("nvidia-smi"), "{error}");

@@ -85,8 +85,10 @@ fn child_restores() {
     }
     let mut machine = Machine::open(MachineOptions::default()).expect("the machine opens");
     machine.release_all("child").expect("the journal can be written");
-    let restored = machine.restore().expect("the journal can be written");
-    assert!(restored.left.is_empty(), "{restored:?}");
+    let inventory = machine.inventory().expect("the driver answers");
+    let gpus: Vec<String> = inventory.devices.into_iter().map(|device| device.uuid).collect();
+    let restored = machine.restore(&gpus).expect("the journal can be written");
+    assert!(restored.left.is_empty() && restored.forgotten.is_empty(), "{restored:?}");
 }
 
 /// Runs the child with a kill at its n-th call; whether it came to its end by itself.

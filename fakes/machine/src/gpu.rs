@@ -101,6 +101,11 @@ pub struct Gpu {
     pub numa_node: u32,
     /// The driver no longer reaches it.
     pub lost: bool,
+    /// The machine lets nobody reset it, as with passed-through GPUs: a MIG mode waits for
+    /// [`Gpu::reset`].
+    pub needs_reset: bool,
+    /// Another client of the driver has it open: it is neither reset nor is a MIG mode activated.
+    pub blocked_by_client: bool,
     /// MIG mode.
     pub mig: MigMode,
     /// GPU instances in order of creation.
@@ -146,6 +151,8 @@ impl Gpu {
             // Two sockets, as servers with four GPUs and more have.
             numa_node: u32::from(gpus >= 4 && index >= gpus / 2),
             lost: false,
+            needs_reset: false,
+            blocked_by_client: false,
             mig: MigMode::default(),
             instances: Vec::new(),
             compute_mode: 0,
@@ -239,18 +246,25 @@ impl Gpu {
         self.meter.energy_mj + u64::from(self.meter.power_mw) * elapsed_ms / 1000
     }
 
-    /// What a reset does: pending modes come into force, instances are gone.
+    /// What a reset does: pending modes come into force; instances and the compute mode are gone.
     ///
     /// # Errors
-    /// [`Code::InUse`] while processes are on it.
+    /// [`Code::InUse`] while processes are on it or another client has it open.
     pub fn reset(&mut self) -> Result<(), Code> {
-        if self.shown().next().is_some() {
+        if self.blocked_by_client || self.shown().next().is_some() {
             return Err(Code::InUse);
         }
-        self.instances.clear();
-        self.mig.current = self.mig.pending;
+        self.start_anew();
         self.lost = false;
         Ok(())
+    }
+
+    /// What is left of the settings when the chip starts anew: the header's note on compute mode is
+    /// that it does not persist.
+    pub(crate) fn start_anew(&mut self) {
+        self.instances.clear();
+        self.mig.current = self.mig.pending;
+        self.compute_mode = 0;
     }
 
     /// Lets go of what has ended and turns the energy meter on to `now_ms`.
@@ -261,7 +275,7 @@ impl Gpu {
             }
         }
         let (shown, ended) =
-            std::mem::take(&mut self.processes).into_iter().partition(Process::is_shown);
+            std::mem::take(&mut self.processes).into_iter().partition(Process::is_there);
         self.processes = shown;
         let ended: Vec<Process> = ended;
         if self.accounting {

@@ -78,8 +78,9 @@ impl Gpu {
         profile.starts.iter().copied().filter(apart).collect()
     }
 
-    /// Sets MIG mode. On a busy GPU the mode waits for a reset and the answer is what stands in the
-    /// way.
+    /// Sets MIG mode. Where it cannot be activated it waits for a reset, and the answer is what stands
+    /// in the way: [`Code::InUse`] or [`Code::ResetRequired`], as `nvmlDeviceSetMigMode` documents its
+    /// activation status.
     ///
     /// # Errors
     /// [`Code::NotSupported`] without MIG, [`Code::InUse`] if instances would be lost.
@@ -94,11 +95,14 @@ impl Gpu {
         if self.mig.current == on {
             return Ok(None);
         }
-        if self.shown().next().is_some() {
+        if self.needs_reset {
+            return Ok(Some(Code::ResetRequired));
+        }
+        if self.blocked_by_client || self.shown().next().is_some() {
             return Ok(Some(Code::InUse));
         }
-        // Idle: the driver resets an Ampere on the way; Hopper and newer need no reset.
-        self.mig.current = on;
+        // The driver "may unbind or reset the device", says the header: settings do not survive it.
+        self.start_anew();
         Ok(None)
     }
 

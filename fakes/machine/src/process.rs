@@ -1,8 +1,10 @@
 //! Processes on a simulated GPU. They are injected; whether one still lives is asked of the kernel.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -70,8 +72,14 @@ impl Process {
         Self { phantom: true, ..self }
     }
 
-    /// Whether the driver shows it: a process that has ended, reaped or not, holds no device.
+    /// Whether the driver shows it: a process that has ended, reaped or not, holds no device. That it
+    /// has ended may be seen 1 ms late.
     pub fn is_shown(&self) -> bool {
+        self.phantom || was_alive(self.pid)
+    }
+
+    /// As [`Process::is_shown`], at this very moment.
+    pub(crate) fn is_there(&self) -> bool {
         self.phantom || is_alive(self.pid)
     }
 }
@@ -86,6 +94,26 @@ pub(crate) fn pids_of_cgroup(folder: &Path) -> BTreeSet<u32> {
         }
     }
     pids
+}
+
+/// How long an answer of the kernel is good: a program that measures asks for each process at nearly
+/// each call.
+const FRESH: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// What the kernel has said since a moment, by pid.
+    static SEEN: RefCell<(Option<Instant>, BTreeMap<u32, bool>)> =
+        const { RefCell::new((None, BTreeMap::new())) };
+}
+
+fn was_alive(pid: u32) -> bool {
+    SEEN.with_borrow_mut(|(since, seen)| {
+        if since.is_none_or(|since| since.elapsed() >= FRESH) {
+            seen.clear();
+            *since = Some(Instant::now());
+        }
+        *seen.entry(pid).or_insert_with(|| is_alive(pid))
+    })
 }
 
 fn is_alive(pid: u32) -> bool {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
 use crate::gpu::Gpu;
+use crate::process::{Process, ProcessKind};
 use crate::spec::GpuSpec;
 
 /// What happens instead of a call.
@@ -16,6 +17,16 @@ pub enum Effect {
     Kill,
     /// The call is carried out that many ms later.
     SleepMs(u64),
+    /// A process appears on a GPU and stays; then the call is carried out. With a list's second call
+    /// as the moment, the list has grown since the first call told its length.
+    Arrive {
+        /// Index of the GPU.
+        gpu: u32,
+        /// The process, shown although none such may exist.
+        pid: u32,
+        /// In which list it stands.
+        kind: ProcessKind,
+    },
 }
 
 /// A fault to come.
@@ -55,6 +66,9 @@ pub struct State {
     pub unloaded: bool,
     /// The caller counts as an unprivileged user: changes are refused.
     pub unprivileged: bool,
+    /// Callers other than root count as unprivileged, as with a real driver. Off at first, so that a
+    /// simulated machine can be tried by anybody.
+    pub root_only: bool,
     /// The driver can hold memory limits on cgroups.
     pub memory_limits: bool,
     /// Functions that the driver lacks; calling one fails. For true absence of a symbol see
@@ -90,6 +104,7 @@ impl State {
             cuda: 13_050,
             unloaded: false,
             unprivileged: false,
+            root_only: false,
             memory_limits: true,
             missing: Vec::new(),
             faults: Vec::new(),
@@ -136,6 +151,15 @@ impl State {
             (fault.call == "*" || fault.call == call) && (fault.nth == 0 || fault.nth == at)
         };
         self.faults.iter().find(hit).map(|fault| fault.effect)
+    }
+
+    /// Puts the process of an [`Effect::Arrive`] on its GPU.
+    ///
+    /// # Errors
+    /// [`Code::InvalidArgument`] if there is no such GPU.
+    pub fn arrive(&mut self, gpu: u32, pid: u32, kind: ProcessKind) -> Result<(), Code> {
+        self.gpu_mut(gpu)?.add(Process { kind, ..Process::compute(pid, 64).phantom() });
+        Ok(())
     }
 
     /// The number of the next instance.

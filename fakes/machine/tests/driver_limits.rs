@@ -133,6 +133,9 @@ fn finer_counters_are_averages_of_two_samples_and_follow_the_instance() {
         let code = on.nvml.nvmlGpmMetricsGet(&raw mut asked);
         (code, asked.metrics[0].nvmlReturn, asked.metrics[0].value)
     };
+    assert_eq!(get(one, two, 2).0, 2, "too soon after one another");
+    std::thread::sleep(Duration::from_millis(100));
+    take(two, four);
     assert_eq!(get(one, two, 2), (0, 0, 80.0));
     assert_eq!(get(three, four, 2), (0, 0, 20.0));
     assert_eq!(get(one, two, 999), (0, 3, 0.0), "no such metric");

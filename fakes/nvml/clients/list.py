@@ -50,7 +50,7 @@ for _ in range(2):
     sample = n.nvmlGpmSampleAlloc()
     n.nvmlGpmSampleGet(gpu, sample)
     samples.append(sample)
-    time.sleep(0.01)
+    time.sleep(0.11)
 asked = n.c_nvmlGpmMetricsGet_t()
 asked.version = n.NVML_GPM_METRICS_GET_VERSION
 asked.numMetrics, asked.sample1, asked.sample2 = 1, samples[0], samples[1]

@@ -31,8 +31,11 @@ def devices(gpu):
 
 n.nvmlInit()
 gpu = n.nvmlDeviceGetHandleByIndex(0)
-small = n.nvmlDeviceGetGpuInstanceProfileInfo(gpu, n.NVML_GPU_INSTANCE_PROFILE_1_SLICE, version=2)
-large = n.nvmlDeviceGetGpuInstanceProfileInfo(gpu, n.NVML_GPU_INSTANCE_PROFILE_3_SLICE, version=2)
+kinds = n.NVML_GPU_INSTANCE_PROFILE_1_SLICE, n.NVML_GPU_INSTANCE_PROFILE_3_SLICE
+profile = n.nvmlDeviceGetGpuInstanceProfileInfo
+# Only the first version tells of profiles while MIG mode is off.
+refused(n.NVML_ERROR_NOT_SUPPORTED, profile, gpu, kinds[0], 2)
+small, large = (profile(gpu, kind, version=1) for kind in kinds)
 assert (small.id, small.memorySizeMB, small.instanceCount) == (19, 9728, 7), small
 assert (large.id, large.sliceCount, large.multiprocessorCount) == (9, 3, 42), large
 refused(n.NVML_ERROR_NOT_SUPPORTED, n.nvmlDeviceCreateGpuInstance, gpu, large.id)
@@ -40,6 +43,9 @@ refused(n.NVML_ERROR_NOT_SUPPORTED, n.nvmlDeviceCreateGpuInstance, gpu, large.id
 assert n.nvmlDeviceGetMigMode(gpu) == [0, 0]
 n.nvmlDeviceSetMigMode(gpu, n.NVML_DEVICE_MIG_ENABLE)
 assert n.nvmlDeviceGetMigMode(gpu) == [1, 1]
+assert profile(gpu, kinds[0], version=2).id == small.id
+# Compute mode is a MIG device's then.
+refused(n.NVML_ERROR_INVALID_ARGUMENT, n.nvmlDeviceGetComputeMode, gpu)
 refused(n.NVML_ERROR_NOT_SUPPORTED, n.nvmlDeviceGetUtilizationRates, gpu)
 
 # Two halves: the driver puts the first where most is left.

@@ -1,11 +1,11 @@
 //! What all functions share: counting, faults, the machine, return codes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fake_machine::{Code, EditError, Effect, MACHINE_VARIABLE, Machine, State};
+use fake_machine::{Code, EditError, Effect, Gpu, MACHINE_VARIABLE, Machine, State};
 use nvml_wrapper_sys::bindings::nvmlReturn_t;
 
 /// What one process has of the driver.
@@ -14,13 +14,41 @@ struct Driver {
     /// Initialisations less shutdowns.
     users: u32,
     machine: Option<Arc<Machine>>,
+    /// GPUs that were seen lost since the first initialisation: they stay so until the last shutdown,
+    /// whatever becomes of them.
+    lost: BTreeSet<usize>,
     /// Calls by function, and all of them.
     calls: BTreeMap<&'static str, u64>,
     total: u64,
 }
 
-static DRIVER: Mutex<Driver> =
-    Mutex::new(Driver { users: 0, machine: None, calls: BTreeMap::new(), total: 0 });
+static DRIVER: Mutex<Driver> = Mutex::new(Driver {
+    users: 0,
+    machine: None,
+    lost: BTreeSet::new(),
+    calls: BTreeMap::new(),
+    total: 0,
+});
+
+impl Driver {
+    /// The state as this process is shown it.
+    fn shown(&mut self, state: Arc<State>) -> Arc<State> {
+        let indexed = || state.gpus.iter().enumerate();
+        self.lost.extend(indexed().filter(|(_, gpu)| gpu.lost).map(|(index, _)| index));
+        if indexed().all(|(index, gpu)| gpu.lost || !self.lost.contains(&index)) {
+            return state;
+        }
+        let mut state = State::clone(&state);
+        for (index, gpu) in state.gpus.iter_mut().enumerate() {
+            gpu.lost |= self.lost.contains(&index);
+        }
+        Arc::new(state)
+    }
+}
+
+fn driver() -> MutexGuard<'static, Driver> {
+    DRIVER.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A call under way: the state as it was when it began.
 pub(crate) struct Call {
@@ -42,7 +70,7 @@ impl Call {
 
     /// The state as it is now; for calls that wait.
     pub(crate) fn look_again(&self) -> Arc<State> {
-        self.machine.read()
+        driver().shown(self.machine.read())
     }
 
     /// Changes the machine, which needs privilege.
@@ -54,9 +82,19 @@ impl Call {
         self.edit(change)
     }
 
+    /// Refuses an unprivileged caller who asks a GPU in MIG mode for what all its tenants do: "the API
+    /// returns aggregate information, only if the caller has appropriate privileges" (nvml.h).
+    pub(crate) fn may_see_all(&self, gpu: &Gpu) -> Result<(), Code> {
+        if gpu.mig.current { self.needs_privilege() } else { Ok(()) }
+    }
+
     /// Refuses an unprivileged caller.
     pub(crate) fn needs_privilege(&self) -> Result<(), Code> {
-        if self.state.unprivileged { Err(Code::NoPermission) } else { Ok(()) }
+        unsafe extern "C" {
+            safe fn geteuid() -> u32;
+        }
+        let refused = self.state.unprivileged || self.state.root_only && geteuid() != 0;
+        if refused { Err(Code::NoPermission) } else { Ok(()) }
     }
 }
 
@@ -68,13 +106,11 @@ pub(crate) fn call(
     answer(|| {
         let (number, calls) = count(name);
         kill_at("HOTPOT_FAKE_KILL_BEFORE", number);
-        let machine = {
-            let driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
-            driver.machine.clone().ok_or(Code::Uninitialized)?
-        };
-        let state = machine.read();
-        let done = planned(&state, name, calls, number)
-            .and_then(|()| body(&Call { machine: Arc::clone(&machine), state }));
+        let machine = driver().machine.clone().ok_or(Code::Uninitialized)?;
+        let done = planned(&machine, name, calls, number).and_then(|()| {
+            let state = driver().shown(machine.read());
+            body(&Call { machine: Arc::clone(&machine), state })
+        });
         kill_at("HOTPOT_FAKE_KILL_AFTER", number);
         done
     })
@@ -87,12 +123,11 @@ pub(crate) fn init(name: &'static str) -> nvmlReturn_t {
         kill_at("HOTPOT_FAKE_KILL_BEFORE", number);
         let folder = std::env::var_os(MACHINE_VARIABLE).ok_or(Code::DriverNotLoaded)?;
         let machine = Machine::open(folder).map_err(|_| Code::DriverNotLoaded)?;
-        let state = machine.read();
-        planned(&state, name, calls, number)?;
-        if state.unloaded {
+        planned(&machine, name, calls, number)?;
+        if machine.read().unloaded {
             return Err(Code::DriverNotLoaded);
         }
-        let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut driver = driver();
         driver.users += 1;
         driver.machine.get_or_insert(Arc::new(machine));
         drop(driver);
@@ -104,10 +139,11 @@ pub(crate) fn init(name: &'static str) -> nvmlReturn_t {
 /// Undoes one initialisation.
 pub(crate) fn shut_down(name: &'static str) -> nvmlReturn_t {
     call(name, |_| {
-        let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut driver = driver();
         driver.users = driver.users.saturating_sub(1);
         if driver.users == 0 {
             driver.machine = None;
+            driver.lost.clear();
         }
         Ok(())
     })
@@ -118,6 +154,9 @@ pub(crate) fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
+
+/// Period of the driver's sampling, in µs.
+pub(crate) const PERIOD_US: u32 = 166_666;
 
 /// A return code; whatever goes wrong in here must not unwind into C.
 fn answer(body: impl FnOnce() -> Result<(), Code>) -> nvmlReturn_t {
@@ -130,7 +169,7 @@ fn answer(body: impl FnOnce() -> Result<(), Code>) -> nvmlReturn_t {
 
 /// The number of this call among all, and among those of its function.
 fn count(name: &'static str) -> (u64, u64) {
-    let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut driver = driver();
     driver.total += 1;
     let calls = driver.calls.entry(name).or_default();
     *calls += 1;
@@ -139,7 +178,8 @@ fn count(name: &'static str) -> (u64, u64) {
 }
 
 /// Lets the planned fault of this call happen, if there is one.
-fn planned(state: &State, name: &str, calls: u64, total: u64) -> Result<(), Code> {
+fn planned(machine: &Machine, name: &str, calls: u64, total: u64) -> Result<(), Code> {
+    let state = machine.read();
     if state.missing.iter().any(|missing| missing == name) {
         return Err(Code::FunctionNotFound);
     }
@@ -149,6 +189,10 @@ fn planned(state: &State, name: &str, calls: u64, total: u64) -> Result<(), Code
         Some(Effect::SleepMs(ms)) => {
             std::thread::sleep(Duration::from_millis(ms));
             Ok(())
+        }
+        Some(Effect::Arrive { gpu, pid, kind }) => {
+            let arrived = machine.edit(|state| state.arrive(gpu, pid, kind));
+            arrived.map_err(|_| Code::Unknown)
         }
         Some(Effect::Kill) => {
             kill_self();

@@ -12,7 +12,7 @@ use nvml_wrapper_sys::bindings::{
 };
 
 use crate::calls::{now_us, nvml};
-use crate::handles::{self, Object};
+use crate::handles::{self, Device, Object};
 use crate::pointers::{get, put, with};
 
 /// Version of the GPM structs; unlike elsewhere, their version field holds no size.
@@ -31,6 +31,10 @@ pub(crate) struct nvmlGpmMetricsGet_t {
 
 /// `NVML_GPM_METRIC_MAX` of NVML 13.5.
 const METRICS_MAX: usize = 477;
+
+/// "The interval between these two calls should be greater than 100ms", says the header of the samples;
+/// what a driver does with less it does not say. Here it is refused, so that nobody lives on it.
+const APART_US: u64 = 100_000;
 
 /// The part before the array.
 #[derive(Clone, Copy)]
@@ -142,7 +146,10 @@ nvml! {
     }
 
     fn nvmlGpmSampleGet(device: nvmlDevice_t, into: nvmlGpmSample_t) |call| {
-        take(call.gpu(device)?.1, None, into)
+        match call.device(device)? {
+            Device::Gpu(_, gpu) => take(gpu, None, into),
+            Device::Mig(_, gpu, instance, _) => take(gpu, Some(instance.id), into),
+        }
     }
 
     fn nvmlGpmMigSampleGet(
@@ -160,7 +167,8 @@ nvml! {
         }
         let (first, second) = (sample(asked.samples[0])?, sample(asked.samples[1])?);
         let count = asked.metrics as usize;
-        if first.at_us == 0 || second.at_us <= first.at_us || count > METRICS_MAX {
+        let apart_us = second.at_us.saturating_sub(first.at_us);
+        if first.at_us == 0 || apart_us < APART_US || count > METRICS_MAX {
             return Err(Code::InvalidArgument);
         }
         let metrics = to.wrapping_byte_add(offset_of!(nvmlGpmMetricsGet_t, metrics));

@@ -29,6 +29,13 @@ fn reaches_peers(profile: &InstanceProfile) -> u32 {
     u32::from(profile.slices == 7)
 }
 
+/// The GPU, if MIG mode is on: the versioned questions for profiles are "not supported if device
+/// doesn't have MIG mode enabled" (nvml.h), unlike the first one.
+fn divided(call: &Call, device: nvmlDevice_t) -> Result<&Gpu, Code> {
+    let (_, gpu) = call.gpu(device)?;
+    if gpu.mig.current { Ok(gpu) } else { Err(Code::NotSupported) }
+}
+
 /// Fills a versioned profile; both versions begin with their version.
 fn put_profile(
     profile: &InstanceProfile,
@@ -118,13 +125,13 @@ nvml! {
     fn nvmlDeviceGetGpuInstanceProfileInfoV(
         device: nvmlDevice_t, kind: c_uint, to: *mut nvmlGpuInstanceProfileInfo_v2_t
     ) |call| {
-        put_profile(of_kind(call.gpu(device)?.1, kind)?, to)
+        put_profile(of_kind(divided(call, device)?, kind)?, to)
     }
 
     fn nvmlDeviceGetGpuInstanceProfileInfoByIdV(
         device: nvmlDevice_t, profile_id: c_uint, to: *mut nvmlGpuInstanceProfileInfo_v2_t
     ) |call| {
-        put_profile(call.gpu(device)?.1.profile(profile_id)?, to)
+        put_profile(divided(call, device)?.profile(profile_id)?, to)
     }
 
     fn nvmlDeviceGetGpuInstanceRemainingCapacity(

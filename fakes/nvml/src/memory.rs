@@ -14,6 +14,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 fn memory(call: &Call, device: nvmlDevice_t) -> Result<(u64, u64, u64), Code> {
     let (total, reserved, used) = match call.device(device)? {
         Device::Gpu(_, gpu) => {
+            call.may_see_all(gpu)?;
             let (total, reserved) = gpu.facts()?.memory_mib();
             (total, reserved, gpu.used_mib(None))
         }

@@ -5,16 +5,26 @@ use nvml_wrapper_sys::bindings::{
     nvmlComputeMode_t, nvmlDevice_t, nvmlDriverModel_t, nvmlEnableState_t,
 };
 
-use crate::calls::{also, nvml};
+use crate::calls::{Call, also, nvml};
+use crate::handles::Device;
 use crate::pointers::put;
+
+/// Index and mode of a device that has a compute mode: "If MIG is enabled on a GPU, device must be MIG
+/// device handle" (nvml.h, of both functions).
+fn computing(call: &Call, device: nvmlDevice_t) -> Result<(u32, nvmlComputeMode_t), Code> {
+    match call.device(device)? {
+        Device::Gpu(_, gpu) if gpu.mig.current => Err(Code::InvalidArgument),
+        Device::Gpu(index, gpu) | Device::Mig(index, gpu, ..) => Ok((index, gpu.compute_mode)),
+    }
+}
 
 nvml! {
     fn nvmlDeviceGetComputeMode(device: nvmlDevice_t, to: *mut nvmlComputeMode_t) |call| {
-        put(to, call.device(device)?.physical().1.compute_mode)
+        put(to, computing(call, device)?.1)
     }
 
     fn nvmlDeviceSetComputeMode(device: nvmlDevice_t, mode: nvmlComputeMode_t) |call| {
-        let (index, _) = call.gpu(device)?;
+        let (index, _) = computing(call, device)?;
         match mode {
             0 | 2 | 3 => {}
             // Exclusive thread, which has been gone for long.

@@ -9,7 +9,7 @@ use nvml_wrapper_sys::bindings::{
     nvmlProcessUtilizationSample_t, nvmlProcessesUtilizationInfo_v1_t,
 };
 
-use crate::calls::{Call, now_us, nvml};
+use crate::calls::{Call, PERIOD_US, now_us, nvml};
 use crate::handles::Device;
 use crate::memory::MIB;
 use crate::pointers::{check_version, put, put_all, put_list, with};
@@ -24,7 +24,10 @@ fn listed(
     kind: ProcessKind,
 ) -> Result<Vec<nvmlProcessInfo_v2_t>, Code> {
     let (gpu, instance) = match call.device(device)? {
-        Device::Gpu(_, gpu) => (gpu, None),
+        Device::Gpu(_, gpu) => {
+            call.may_see_all(gpu)?;
+            (gpu, None)
+        }
         Device::Mig(_, gpu, instance, part) => (gpu, Some((instance.id, part.id))),
     };
     let on = |process: &&Process| {
@@ -74,13 +77,16 @@ lists! {
         nvmlDeviceGetMPSComputeRunningProcesses_v3
 }
 
-/// Processes with a use to tell; MIG mode has none.
-fn busy(call: &Call, device: nvmlDevice_t) -> Result<Vec<Process>, Code> {
+/// Processes with a use in the last period, and when that ended, in µs since 1970; nobody if the caller
+/// has seen that period. MIG mode has none.
+fn busy(call: &Call, device: nvmlDevice_t, seen_us: u64) -> Result<(Vec<Process>, u64), Code> {
     let (_, gpu): (_, &Gpu) = call.gpu(device)?;
     if gpu.mig.current {
         return Err(Code::NotSupported);
     }
-    Ok(gpu.shown().filter(|process| process.sm_percent > 0).cloned().collect())
+    let ended_us = now_us() / u64::from(PERIOD_US) * u64::from(PERIOD_US);
+    let told = |process: &&Process| process.sm_percent > 0 && ended_us > seen_us;
+    Ok((gpu.shown().filter(told).cloned().collect(), ended_us))
 }
 
 nvml! {
@@ -111,18 +117,19 @@ nvml! {
         device: nvmlDevice_t,
         to: *mut nvmlProcessUtilizationSample_t,
         count: *mut c_uint,
-        _last_seen: u64,
+        seen_us: u64,
     ) |call| {
         let memory = call.gpu(device)?.1.load.memory_percent;
+        let (processes, ended_us) = busy(call, device, seen_us)?;
         let sample = |process: Process| nvmlProcessUtilizationSample_t {
             pid: process.pid,
-            timeStamp: now_us(),
+            timeStamp: ended_us,
             smUtil: process.sm_percent,
             memUtil: memory,
             encUtil: 0,
             decUtil: 0,
         };
-        let samples: Vec<_> = busy(call, device)?.into_iter().map(sample).collect();
+        let samples: Vec<_> = processes.into_iter().map(sample).collect();
         if samples.is_empty() {
             put(count, 0)?;
             return Err(Code::NotFound);
@@ -138,10 +145,10 @@ nvml! {
     fn nvmlDeviceGetProcessesUtilizationInfo(
         device: nvmlDevice_t, to: *mut nvmlProcessesUtilizationInfo_v1_t
     ) |call| {
-        let processes = busy(call, device)?;
         let memory = call.gpu(device)?.1.load.memory_percent;
         with(to, |info| {
             check_version::<nvmlProcessesUtilizationInfo_v1_t>(info.version, 1)?;
+            let (processes, ended_us) = busy(call, device, info.lastSeenTimeStamp)?;
             let room = info.processSamplesCount as usize;
             info.processSamplesCount = processes.len() as c_uint;
             if processes.is_empty() {
@@ -151,7 +158,7 @@ nvml! {
                 return Err(Code::InsufficientSize);
             }
             let sample = |process: Process| nvmlProcessUtilizationInfo_v1_t {
-                timeStamp: now_us(),
+                timeStamp: ended_us,
                 pid: process.pid,
                 smUtil: process.sm_percent,
                 memUtil: memory,

@@ -9,11 +9,8 @@ use nvml_wrapper_sys::bindings::{
     nvmlValue_t, nvmlValueType_t,
 };
 
-use crate::calls::{Call, also, now_us, nvml};
+use crate::calls::{Call, PERIOD_US, also, now_us, nvml};
 use crate::pointers::{check_version, put, put_list, with};
-
-/// Period of the driver's sampling, in µs.
-const PERIOD_US: c_uint = 166_666;
 
 /// A GPU that has a use of its own: in MIG mode there is none.
 fn whole(call: &Call, device: nvmlDevice_t) -> Result<&Gpu, Code> {

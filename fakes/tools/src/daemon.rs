@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::{env, fs};
 
+use fake_machine::{MACHINE_VARIABLE, Machine, Process};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::settings::{self, Settings};
@@ -16,6 +17,9 @@ use crate::{fault, mps};
 pub const SOCKET: &str = "control";
 /// The file with the daemon's process number in the pipe folder.
 pub const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
+
+/// Device memory of a server without clients.
+const SERVER_MIB: u64 = 30;
 
 struct Daemon {
     third: bool,
@@ -78,6 +82,21 @@ fn log(line: &str) {
     if let Ok(mut file) = fs::OpenOptions::new().create(true).append(true).open(path) {
         let _best_effort = writeln!(file, "Control {} {line}", std::process::id());
     }
+}
+
+/// Shows a server on the GPUs that the daemon serves, as a process with a context of its own.
+fn list(pid: u32) -> Result<(), String> {
+    let folder = env::var_os(MACHINE_VARIABLE).ok_or("listed: no simulated machine")?;
+    let machine = Machine::open(folder).map_err(|error| error.to_string())?;
+    let served = env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+    let edited = machine.edit(|state| {
+        let gpus = state.gpus.iter_mut();
+        for gpu in gpus.filter(|gpu| served.is_empty() || served.contains(&gpu.uuid)) {
+            gpu.add(Process::compute(pid, SERVER_MIB));
+        }
+        Ok(())
+    });
+    edited.map_err(|error| error.to_string())
 }
 
 impl Daemon {
@@ -162,8 +181,10 @@ impl Daemon {
         let program = program.with_file_name("nvidia-cuda-mps-server");
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.servers.push(command.spawn().map_err(|error| error.to_string())?);
-        Ok(String::new())
+        let server = command.spawn().map_err(|error| error.to_string())?;
+        let listed = if fault("listed") { list(server.id()) } else { Ok(()) };
+        self.servers.push(server);
+        listed.map(|()| String::new())
     }
 
     fn end(&mut self) {

@@ -8,7 +8,9 @@
 //!
 //! Faults of the MPS daemon are asked for in `HOTPOT_FAKE_MPS`, a list with commas: `fail` (it does
 //! not come up), `die` (it dies at the first command), `deaf` (it refuses `quit`), `stubborn` (it
-//! ignores SIGTERM as well). A daemon that hangs is had by stopping it with SIGSTOP.
+//! ignores SIGTERM as well), `polite` (the control program tells refusals on standard output and
+//! succeeds), `listed` (the simulated machine shows the servers among the GPU's compute processes). A
+//! daemon that hangs is had by stopping it with SIGSTOP.
 
 pub mod daemon;
 pub mod mps;

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
-use crate::daemon;
+use crate::{daemon, fault};
 
 /// Folder of sockets and the pid file.
 pub fn pipe_folder() -> PathBuf {
@@ -128,7 +128,10 @@ fn tell(line: &str) -> Result<(), String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).map_err(lost)?;
     if let Some(why) = answer.strip_prefix('!') {
-        return Err(why.trim_end().into());
+        if !fault("polite") {
+            return Err(why.trim_end().into());
+        }
+        answer = why.into();
     }
     io::stdout().write_all(answer.as_bytes()).map_err(|error| error.to_string())
 }

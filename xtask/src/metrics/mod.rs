@@ -10,8 +10,12 @@ use std::time::{Duration, Instant};
 
 use fake_machine::{GpuSpec, MACHINE_VARIABLE, Machine, Process, instance_profiles};
 
-use self::process::{Agent, Cost};
+use self::process::{Agent, Cost, Sleepers};
 use crate::{Verdict, shell};
+
+/// GPUs, and MIG devices of each.
+const GPUS: usize = 8;
+const DEVICES: usize = 7;
 
 /// A day of scrapes at the 10 s that are usual.
 const DAY: u32 = 8_640;
@@ -28,7 +32,8 @@ const GROWTH_MAX_KIB: u64 = 512;
 /// Checks and measures; `quick` takes a tenth of the day.
 pub(crate) fn run(quick: bool) -> Verdict {
     shell::cargo(&["build", "--quiet", "--release", "--package", "cli", "--package", "fake-nvml"])?;
-    let machine = machine()?;
+    let sleepers = Sleepers::start(GPUS * DEVICES)?;
+    let machine = machine(&sleepers.pids())?;
     let mut agent = Agent::start(command(&machine).args(["agent", "--listen", "127.0.0.1:0"]))?;
     agent.scrape("")?;
     std::thread::sleep(Duration::from_millis(1100));
@@ -51,7 +56,7 @@ pub(crate) fn run(quick: bool) -> Verdict {
 }
 
 /// Eight GPUs of the kind with most counters, each with seven MIG devices and a process on each.
-fn machine() -> Result<Machine, String> {
+fn machine(pids: &[u32]) -> Result<Machine, String> {
     let wrong = |error: &dyn std::fmt::Display| format!("simulated machine: {error}");
     let folder = shell::target().join("metrics/machine");
     let specs = GpuSpec::list("h100-80gb:8").map_err(|error| wrong(&error))?;
@@ -60,14 +65,12 @@ fn machine() -> Result<Machine, String> {
     let smallest = profiles.iter().find(|profile| profile.name == "1g.10gb");
     let smallest = smallest.ok_or("the fake has no profile 1g.10gb of h100-80gb")?.id;
     let divided = machine.edit(|state| {
-        for gpu in 0..8 {
+        for (gpu, pids) in (0..).zip(pids.chunks(DEVICES)) {
             state.gpu_mut(gpu)?.set_mig(true)?;
-            for start in 0..7 {
+            for (start, pid) in (0..).zip(pids) {
                 let instance = state.create_instance(gpu, smallest, Some(start))?;
                 let compute = state.create_compute(gpu, instance, 0, None)?;
-                // Phantoms, so that the fake does not look at each call whether they live: a driver
-                // need not ask.
-                let process = Process::compute(std::process::id(), 2048).busy(10).phantom();
+                let process = Process::compute(*pid, 2048).busy(10);
                 state.gpu_mut(gpu)?.add(process.on(instance, compute));
             }
         }

@@ -85,6 +85,35 @@ impl Agent {
     }
 }
 
+/// Processes that only wait, to stand for tenants; ended when dropped.
+pub(crate) struct Sleepers(Vec<Child>);
+
+impl Sleepers {
+    /// Starts so many.
+    pub(crate) fn start(count: usize) -> Result<Self, String> {
+        let mut started = Self(Vec::with_capacity(count));
+        for _ in 0..count {
+            let sleeper = Command::new("sleep").arg("3600").stdout(Stdio::null()).spawn();
+            started.0.push(sleeper.map_err(|error| format!("cannot run sleep: {error}"))?);
+        }
+        Ok(started)
+    }
+
+    /// Their process numbers.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.0.iter().map(Child::id).collect()
+    }
+}
+
+impl Drop for Sleepers {
+    fn drop(&mut self) {
+        for sleeper in &mut self.0 {
+            let _ = sleeper.kill();
+            let _ = sleeper.wait();
+        }
+    }
+}
+
 impl Drop for Agent {
     fn drop(&mut self) {
         let _ = self.child.kill();

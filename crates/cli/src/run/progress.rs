@@ -28,7 +28,7 @@ impl Progress {
     /// * `quiet` — whether only what goes wrong is shown.
     pub(crate) fn new(quiet: bool) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let template = "{bar:30} {pos}/{len} done, {elapsed} {wide_msg}";
+        let template = "{bar:24} {pos}/{len} over, {elapsed}: {wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
@@ -87,27 +87,27 @@ impl Watch for Progress {
             None => {
                 let (over, all) = (view.done + view.failed, view.tasks);
                 let passed = humane(Duration::from_millis(view.now_ms));
-                screen::note(&format!("{passed}: {over}/{all} done, {}", line(view)));
+                screen::note(&format!("{passed}: {over}/{all} over, {}", line(view)));
             }
         }
     }
 }
 
-/// `10 running, 40 waiting (GPU in use: 1 tenant on it), 8/8 GPUs held, 71 % busy`.
+/// `10 running, 8/8 GPUs held, 71 % busy, 40 waiting (GPU in use: 1 tenant on it)`.
 fn line(view: &View) -> String {
     let mut parts = vec![format!("{} running", view.running)];
     if view.failed > 0 {
         parts.push(format!("{} failed", view.failed));
-    }
-    if view.waiting > 0 {
-        let reason = view.reason.as_ref().map(|reason| format!(" ({reason})"));
-        parts.push(format!("{} waiting{}", view.waiting, reason.unwrap_or_default()));
     }
     if view.gpus > 0 {
         parts.push(format!("{}/{} GPUs held", view.gpus_held, view.gpus));
     }
     if let Some(ratio) = view.busy_ratio {
         parts.push(format!("{:.0} % busy", ratio * 100.0));
+    }
+    if view.waiting > 0 {
+        let reason = view.reason.as_ref().map(|reason| format!(" ({reason})"));
+        parts.push(format!("{} waiting{}", view.waiting, reason.unwrap_or_default()));
     }
     parts.join(", ")
 }

@@ -96,7 +96,9 @@ fn backend_lines(lines: &mut Vec<Line<'static>>, backends: &Backends) {
     ];
     for (name, enforcement) in all {
         let why = match enforcement {
-            Enforcement::Absent(why) => format!("absent: {why}"),
+            Enforcement::Absent(why) | Enforcement::Unknown(why) => {
+                format!("{}: {why}", enforcement.as_str())
+            }
             Enforcement::Hard | Enforcement::Cooperative => enforcement.as_str().into(),
         };
         lines.push(Line::raw(format!(" {name:<24}{why}")));

@@ -58,14 +58,16 @@ pub(super) fn instances(device: Option<&Device>, gpu: &GpuSample, held: &[&Held]
         bare.filter_map(|instance| {
             let profile = mig.geometry.profile(instance.profile)?;
             let memory_total_bytes = Some(profile.memory_mib << 20);
-            let (profile, start) = (profile.name.clone(), instance.start);
+            let (profile, start) = (profile.name.clone(), Some(instance.start));
             Some(InstanceSample { profile, start, memory_total_bytes, ..Default::default() })
         })
     });
     let all = gpu.instances.iter().cloned().chain(bare);
     let part = |instance: InstanceSample| {
         let mut part = part_of_instance(mig, gpu, &instance);
-        let holder = held.iter().find(|held| held.share.start == Some(instance.start));
+        let holder = held
+            .iter()
+            .find(|held| held.share.start.is_some() && held.share.start == instance.start);
         if let (Class::Empty, Some(holder)) = (part.class, holder) {
             (part.label, part.class) = (label(&holder.tenant), class(&holder.tenant));
         }
@@ -73,6 +75,13 @@ pub(super) fn instances(device: Option<&Device>, gpu: &GpuSample, held: &[&Held]
     };
     let mut parts: Vec<Part> = all.map(part).collect();
     parts.sort_by(|one, other| one.from.total_cmp(&other.from));
+    // Where an instance lies is told to the privileged only; side by side is as good a picture.
+    let mut at = 0.0;
+    for part in &mut parts {
+        let pushed = f64::max(at - part.from, 0.0);
+        (part.from, part.to) = ((part.from + pushed).min(1.0), (part.to + pushed).min(1.0));
+        at = part.to;
+    }
     parts
 }
 
@@ -105,7 +114,7 @@ fn reach(mig: Option<&Mig>, gpu: &GpuSample, instance: &InstanceSample) -> (f64,
         (None, Some(room), Some(total)) => ratio(room, total),
         (None, ..) => 0.0,
     };
-    let from = (f64::from(instance.start) / slices).min(1.0);
+    let from = (instance.start.map_or(0.0, f64::from) / slices).min(1.0);
     (from, (from + wide).min(1.0))
 }
 

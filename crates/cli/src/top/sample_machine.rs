@@ -127,6 +127,7 @@ fn gpu(index: u32, busy: f64, processes: Vec<ProcessSample>) -> GpuSample {
         temperature_celsius: Some(31.0 + busy * 40.0),
         power_watts: Some(60.0 + busy * 300.0),
         xid: Some(0),
+        processes_listed: true,
         processes,
         ..GpuSample::default()
     }
@@ -137,7 +138,7 @@ fn with_instances() -> GpuSample {
         gpu_instance: number,
         uuid: format!("MIG-{number}"),
         profile: profile.into(),
-        start,
+        start: Some(start),
         memory_total_bytes: Some(of * GIB),
         memory_used_bytes: Some(used * GIB),
         profile_counters: None,

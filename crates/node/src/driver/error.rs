@@ -56,6 +56,9 @@ pub enum Fault {
     /// Somebody uses it.
     #[error("in use: end the processes on it first; monitoring such as DCGM counts too")]
     InUse,
+    /// It is not in a state in which this can be done.
+    #[error("the GPU is not in a state for this now; look at it with `nvidia-smi -q`")]
+    WrongState,
     /// No room for an instance.
     #[error("no room left on the GPU for this instance")]
     NoRoom,
@@ -147,7 +150,7 @@ impl Fault {
             NvmlError::OperatingSystem => Self::Forbidden,
             NvmlError::UnexpectedVariant(INSUFFICIENT_RESOURCES) => Self::NoRoom,
             NvmlError::UnexpectedVariant(ARGUMENT_VERSION_MISMATCH) => Self::TooOld,
-            NvmlError::UnexpectedVariant(INVALID_STATE) => Self::InUse,
+            NvmlError::UnexpectedVariant(INVALID_STATE) => Self::WrongState,
             NvmlError::Utf8Error(_)
             | NvmlError::NulError(_)
             | NvmlError::LibloadingError(_)
@@ -184,6 +187,7 @@ mod tests {
         assert!(words(23).is_err_and(|text| text.contains("no room")));
         assert!(words(13).is_err_and(|text| text.contains("too old")));
         assert!(words(4).is_err_and(|text| text.contains("root")));
+        assert!(words(29).is_err_and(|text| text.contains("state") && !text.contains("in use")));
         assert!(words(777).is_err_and(|text| text.contains("777") && text.contains("nvmlX")));
     }
 }

@@ -1,5 +1,8 @@
 //! The way to the GPU driver: loads NVML and finds devices and functions in it.
 //!
+//! R510 is the oldest driver that suffices: memory is asked for by `nvmlDeviceGetMemoryInfo_v2`, which
+//! came with it. What newer ones add is looked for, and told where it is missing.
+//!
 //! Reads go through `nvml-wrapper`; MIG instances through its raw table (`mig::raw`); functions that
 //! are newer than the table are looked up by name with [`Driver::symbol`].
 

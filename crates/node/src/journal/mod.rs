@@ -4,6 +4,7 @@
 //! One SQLite file, `state.db`; an operator can open it. Writers on one machine take turns.
 
 mod database;
+mod holds;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
 pub use database::{JournalError, open, told};
+pub use holds::Hold;
 
 /// The file's name in the state folder.
 pub const FILE: &str = "state.db";
@@ -25,12 +27,25 @@ CREATE TABLE IF NOT EXISTS change (
 CREATE INDEX IF NOT EXISTS change_open ON change (id) WHERE done = 0;
 CREATE TABLE IF NOT EXISTS before (
     gpu TEXT NOT NULL, aspect TEXT NOT NULL, was TEXT NOT NULL, PRIMARY KEY (gpu, aspect));
+CREATE TABLE IF NOT EXISTS ours (
+    gpu TEXT NOT NULL, aspect TEXT NOT NULL, what TEXT NOT NULL, PRIMARY KEY (gpu, aspect));
 CREATE TABLE IF NOT EXISTS hold (
     id INTEGER PRIMARY KEY, gpu TEXT NOT NULL, start INTEGER, device TEXT NOT NULL,
     who TEXT NOT NULL);
 CREATE UNIQUE INDEX IF NOT EXISTS hold_instance ON hold (gpu, start) WHERE start IS NOT NULL;
 CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL);
 ";
+
+const OURS: &str = "INSERT OR REPLACE INTO ours (gpu, aspect, what) VALUES (?1, ?2, ?3)";
+/// After a start of the machine only MIG mode is as it was left (NVIDIA MIG guide, "Enable MIG Mode"; NVML
+/// header, `nvmlDeviceSetComputeMode`), and no tenant is left.
+const FORGET_EARLIER_BOOT: &str = "
+DELETE FROM hold;
+DELETE FROM before WHERE aspect <> 'mig-mode';
+DELETE FROM ours WHERE aspect <> 'mig-mode';
+UPDATE change SET done = 1, outcome = 'the machine was started anew'
+    WHERE done = 0 AND json_extract(what, '$.change') <> 'mig-mode';
+DELETE FROM boot";
 
 /// A change of one GPU that was written down before it was begun.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,21 +102,6 @@ pub struct OpenChange {
     pub what: Change,
 }
 
-/// A share that was granted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    /// Its number in the journal.
-    pub id: i64,
-    /// UUID of the GPU.
-    pub gpu: String,
-    /// First memory slice, if it is a MIG instance.
-    pub start: Option<u8>,
-    /// UUID of the GPU or of the MIG device.
-    pub device: String,
-    /// To whom.
-    pub who: String,
-}
-
 /// The journal of one machine.
 #[derive(Debug)]
 pub struct Journal {
@@ -142,13 +142,13 @@ impl Journal {
     /// # Errors
     /// [`JournalError`]; the change must then not be made.
     pub fn begin(&self, gpu: &str, what: &Change, was: &Change) -> Result<i64, JournalError> {
-        let text = |change| serde_json::to_string(change).map_err(|error| self.unreadable(error));
-        let (what_text, was_text) = (text(what)?, text(was)?);
+        let (what_text, was_text) = (self.text(what)?, self.text(was)?);
         self.told(self.connection.unchecked_transaction().and_then(|transaction| {
             transaction.execute(
                 "INSERT OR IGNORE INTO before (gpu, aspect, was) VALUES (?1, ?2, ?3)",
                 params![gpu, what.aspect(), was_text],
             )?;
+            transaction.execute(OURS, params![gpu, what.aspect(), what_text])?;
             transaction.execute(
                 "INSERT INTO change (gpu, what, begun_ms) VALUES (?1, ?2, ?3)",
                 params![gpu, what_text, now_ms()],
@@ -157,6 +157,42 @@ impl Journal {
             transaction.commit()?;
             Ok(id)
         }))
+    }
+
+    /// Notes what is there, and will be lost by a change of something else, unless it has been noted.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn note(&self, gpu: &str, was: &Change) -> Result<(), JournalError> {
+        let sql = "INSERT OR IGNORE INTO before (gpu, aspect, was) VALUES (?1, ?2, ?3)";
+        let text = self.text(was)?;
+        self.told(self.connection.execute(sql, params![gpu, was.aspect(), text])).map(|_| ())
+    }
+
+    /// Notes what a change has left that did not come to its end.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn left(&self, gpu: &str, stands: &Change) -> Result<(), JournalError> {
+        let text = self.text(stands)?;
+        self.told(self.connection.execute(OURS, params![gpu, stands.aspect(), text])).map(|_| ())
+    }
+
+    /// What hotpot last made of an aspect of a GPU: if something else stands, somebody else made it.
+    ///
+    /// * `aspect` — see [`Change::aspect`].
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn ours(&self, gpu: &str, aspect: &str) -> Result<Option<Change>, JournalError> {
+        let sql = "SELECT what FROM ours WHERE gpu = ?1 AND aspect = ?2";
+        let mut rows = self.rows(sql, params![gpu, aspect], |row| row.get::<_, String>(0))?;
+        let what = rows.pop().map(|what| serde_json::from_str(&what));
+        what.transpose().map_err(|error| self.unreadable(error))
+    }
+
+    fn text(&self, change: &Change) -> Result<String, JournalError> {
+        serde_json::to_string(change).map_err(|error| self.unreadable(error))
     }
 
     /// Closes a change: made, or given up for the reason in `outcome`.
@@ -203,71 +239,14 @@ impl Journal {
     /// # Errors
     /// [`JournalError`].
     pub fn restored(&self, gpu: &str, was: &Change) -> Result<(), JournalError> {
-        let sql = "DELETE FROM before WHERE gpu = ?1 AND aspect = ?2";
-        self.told(self.connection.execute(sql, params![gpu, was.aspect()])).map(|_| ())
+        for table in ["before", "ours"] {
+            let sql = format!("DELETE FROM {table} WHERE gpu = ?1 AND aspect = ?2");
+            self.told(self.connection.execute(&sql, params![gpu, was.aspect()]))?;
+        }
+        Ok(())
     }
 
-    /// Notes that a share is granted and gives the hold's number. Not forced to disk: a hold need
-    /// not outlive the machine, as no tenant does.
-    ///
-    /// * `start` — first memory slice, for a MIG instance.
-    ///
-    /// # Errors
-    /// [`JournalError`]; also if the instance is held already.
-    pub fn hold(
-        &self,
-        gpu: &str,
-        start: Option<u8>,
-        device: &str,
-        who: &str,
-    ) -> Result<i64, JournalError> {
-        let sql = "INSERT INTO hold (gpu, start, device, who) VALUES (?1, ?2, ?3, ?4)";
-        self.lightly(|connection| {
-            let mut statement = connection.prepare_cached(sql)?;
-            statement.insert(params![gpu, start, device, who])
-        })
-    }
-
-    /// Forgets a hold; that it is gone already is fine.
-    ///
-    /// # Errors
-    /// [`JournalError`].
-    pub fn release(&self, hold: i64) -> Result<(), JournalError> {
-        self.lightly(|connection| {
-            let mut statement = connection.prepare_cached("DELETE FROM hold WHERE id = ?1")?;
-            statement.execute(params![hold])
-        })
-        .map(|_| ())
-    }
-
-    /// Forgets all holds of one holder and says how many there were.
-    ///
-    /// # Errors
-    /// [`JournalError`].
-    pub fn release_all(&self, who: &str) -> Result<usize, JournalError> {
-        let sql = "DELETE FROM hold WHERE who = ?1";
-        self.lightly(|connection| connection.execute(sql, params![who]))
-    }
-
-    /// Every hold, in the order in which they were granted.
-    ///
-    /// # Errors
-    /// [`JournalError`].
-    pub fn holds(&self) -> Result<Vec<Hold>, JournalError> {
-        let sql = "SELECT id, gpu, start, device, who FROM hold ORDER BY id";
-        self.rows(sql, [], |row| {
-            Ok(Hold {
-                id: row.get(0)?,
-                gpu: row.get(1)?,
-                start: row.get(2)?,
-                device: row.get(3)?,
-                who: row.get(4)?,
-            })
-        })
-    }
-
-    /// Forgets all holds if the machine has been started anew since they were written: no tenant
-    /// outlives that.
+    /// Forgets what did not outlive a start of the machine since it was written.
     fn forget_earlier_boot(&self) -> Result<(), JournalError> {
         // Without /proc nothing can be said of the boot, and the holds stay.
         let Ok(now) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
@@ -279,20 +258,10 @@ impl Journal {
             return Ok(());
         }
         self.told(self.connection.unchecked_transaction().and_then(|transaction| {
-            transaction.execute_batch("DELETE FROM hold; DELETE FROM boot")?;
+            transaction.execute_batch(FORGET_EARLIER_BOOT)?;
             transaction.execute("INSERT INTO boot (id) VALUES (?1)", params![now.trim()])?;
             transaction.commit()
         }))
-    }
-
-    fn lightly<T>(
-        &self,
-        write: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, JournalError> {
-        self.told(self.connection.execute_batch("PRAGMA synchronous = NORMAL"))?;
-        let written = write(&self.connection);
-        self.told(self.connection.execute_batch("PRAGMA synchronous = FULL"))?;
-        self.told(written)
     }
 
     fn rows<T>(

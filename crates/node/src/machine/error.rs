@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::driver::DriverError;
+use crate::driver::{DriverError, Fault};
+use crate::gpu_lock::GpuLockError;
 use crate::journal::JournalError;
 use crate::memory_limit::LimitError;
 use crate::mig::MigError;
@@ -34,6 +35,9 @@ pub enum MachineError {
     /// The driver's memory limits.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// The lock of a GPU.
+    #[error(transparent)]
+    GpuLock(#[from] GpuLockError),
     /// It would hurt somebody, or the GPU cannot do it.
     #[error("{gpu}: {why}")]
     Refused {
@@ -65,6 +69,25 @@ pub enum MachineError {
 }
 
 impl MachineError {
+    /// Why the driver refused, if it did, whatever was being done.
+    pub fn fault(&self) -> Option<&Fault> {
+        match self {
+            Self::Driver(error)
+            | Self::Mig(MigError::Driver(error))
+            | Self::Limit(LimitError::Driver(error)) => error.fault(),
+            Self::Mig(_)
+            | Self::Limit(_)
+            | Self::Journal(_)
+            | Self::StateDir(_)
+            | Self::Mps(_)
+            | Self::Tool(_)
+            | Self::GpuLock(_)
+            | Self::Refused { .. }
+            | Self::Locked { .. }
+            | Self::Lock { .. } => None,
+        }
+    }
+
     pub(crate) fn refused(gpu: &str, why: impl Into<String>) -> Self {
         Self::Refused { gpu: gpu.to_owned(), why: why.into() }
     }

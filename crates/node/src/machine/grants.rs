@@ -17,6 +17,7 @@ impl Machine {
     /// Makes a share real and notes who holds it. The GPU must be in the share's mode
     /// ([`Machine::set_mode`]).
     ///
+    /// * `share` — an instance's profile is counted as in the last [`Machine::inventory`].
     /// * `who` — a name for the holder, unique on the machine; [`Machine::release_all`] takes it.
     ///
     /// # Errors
@@ -50,12 +51,15 @@ impl Machine {
     /// about a second on hardware.
     ///
     /// # Errors
-    /// The journal cannot be written, or a memory limit cannot be taken away.
+    /// The journal cannot be written, or a memory limit cannot be taken away; nobody holds the share
+    /// then all the same.
     pub fn revoke(&mut self, grant: &Grant) -> Result<(), MachineError> {
-        if let Some(cgroup) = &grant.cgroup {
-            self.revoke_memory(&grant.gpu, cgroup)?;
-        }
-        Ok(self.journal.release(grant.hold)?)
+        let cleared = match &grant.cgroup {
+            Some(cgroup) => self.revoke_memory(&grant.gpu, cgroup),
+            None => Ok(()),
+        };
+        self.journal.release(grant.hold)?;
+        cleared
     }
 
     fn hold_whole(
@@ -78,7 +82,8 @@ impl Machine {
         who: &str,
     ) -> Result<Grant, MachineError> {
         self.with_lock(|machine| {
-            let instance = machine.instance_at(gpu, profile, start)?;
+            let now = machine.profile_now(gpu, profile)?;
+            let instance = machine.instance_at(gpu, now, start)?;
             if !instance.pids.is_empty() {
                 let pids: Vec<String> = instance.pids.iter().map(ToString::to_string).collect();
                 let why = "runs on the instance, though nobody was granted it";
@@ -100,6 +105,23 @@ impl Machine {
                 compute: Enforcement::Hard,
             })
         })
+    }
+
+    /// The profile in the driver's list of now: by its number, as the list may have changed with MIG
+    /// mode since the inventory.
+    fn profile_now(
+        &mut self,
+        gpu: &str,
+        profile: ProfileIndex,
+    ) -> Result<ProfileIndex, MachineError> {
+        let now = self.profiles(gpu)?;
+        let Some(listed) = self.listed.get(gpu) else { return Ok(profile) };
+        let unknown = || {
+            let number = profile.0;
+            let why = format!("the driver no longer lists profile {number} of the inventory");
+            MachineError::refused(gpu, why)
+        };
+        now.same(listed, profile).ok_or_else(unknown)
     }
 
     /// The instance at a placement: the one that stands there, or a new one.
@@ -129,18 +151,26 @@ impl Machine {
     ) -> Result<Grant, MachineError> {
         let memory = self.memory_limit(gpu);
         let parent = match (&memory, &self.cgroup_parent) {
-            (Enforcement::Absent(why), _) => {
+            (Enforcement::Absent(why) | Enforcement::Unknown(why), _) => {
                 return Err(MachineError::refused(gpu, format!("no memory caps: {why}")));
             }
             (_, None) => return Err(MachineError::refused(gpu, "no memory caps without a cgroup")),
             (Enforcement::Hard | Enforcement::Cooperative, Some(parent)) => parent.clone(),
         };
         let cgroup = Cgroup::create(&parent, &word(who))?;
-        MemoryLimits::of(&self.driver)?.set(gpu, cgroup.path(), memory_mib)?;
         let compute = "the driver's memory limits do not cap compute";
         let compute = Enforcement::Absent(compute.to_owned());
-        let grant = self.hold_whole(gpu, share, who, (memory, compute))?;
-        Ok(Grant { cgroup: Some(cgroup.path().to_owned()), ..grant })
+        let limited = MemoryLimits::of(&self.driver)
+            .map_err(MachineError::from)
+            .and_then(|limits| Ok(limits.set(gpu, cgroup.path(), memory_mib)?));
+        match limited.and_then(|()| self.hold_whole(gpu, share, who, (memory, compute))) {
+            Ok(grant) => Ok(Grant { cgroup: Some(cgroup.path().to_owned()), ..grant }),
+            Err(error) => {
+                // The error tells more than one of clearing up would.
+                let _best_effort = self.revoke_memory(gpu, cgroup.path());
+                Err(error)
+            }
+        }
     }
 
     /// Takes the limit on one GPU away, and the cgroup once its last process is gone. Limits end
@@ -149,12 +179,14 @@ impl Machine {
         if !cgroup.exists() {
             return Ok(());
         }
-        MemoryLimits::of(&self.driver)?.clear(gpu, cgroup)?;
+        let cleared = MemoryLimits::of(&self.driver)
+            .map_err(MachineError::from)
+            .and_then(|limits| Ok(limits.clear(gpu, cgroup)?));
         if let (Some(parent), Some(name)) = (cgroup.parent(), cgroup.file_name()) {
             // One of several GPUs may be given back while the holder goes on: then it stays.
             let _in_use = Cgroup::create(parent, &name.to_string_lossy())?.remove();
         }
-        Ok(())
+        cleared
     }
 }
 

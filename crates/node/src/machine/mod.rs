@@ -49,12 +49,18 @@ pub struct Machine {
     driver: Driver,
     journal: Journal,
     lock: Lock,
+    /// Whether the lock is held now.
+    locked: bool,
     state: PathBuf,
     mps: Interface,
     daemons: BTreeMap<String, Daemon>,
+    /// How often in a row a daemon that lives was not well.
+    mps_failures: BTreeMap<String, u32>,
     cgroup_parent: Option<PathBuf>,
     memory_limits: BTreeMap<String, Enforcement>,
     profiles: BTreeMap<String, Profiles>,
+    /// The driver's number of each profile, as the last inventory listed them: shares go by that.
+    listed: BTreeMap<String, Vec<u32>>,
     resumed: Vec<Resumed>,
 }
 
@@ -80,12 +86,15 @@ impl Machine {
             driver,
             journal: Journal::open(&state)?,
             lock: Lock::open(&state)?,
+            locked: false,
             state,
             mps: options.mps,
             daemons: BTreeMap::new(),
+            mps_failures: BTreeMap::new(),
             cgroup_parent: options.cgroup_parent,
             memory_limits: BTreeMap::new(),
             profiles: BTreeMap::new(),
+            listed: BTreeMap::new(),
             resumed: Vec::new(),
         };
         machine.resume()?;
@@ -120,6 +129,9 @@ impl Machine {
         let mut inventory = self.driver.inventory()?;
         for device in &mut inventory.devices {
             device.backends.memory_limit = self.memory_limit(&device.uuid);
+            if let Some(mig) = &device.mig {
+                self.listed.insert(device.uuid.clone(), mig.profile_ids.clone());
+            }
         }
         Ok(inventory)
     }

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use super::plan::{Relayout, RelayoutRefusal, Standing, Target, plan_relayout};
 use super::raw::MigCalls;
 use super::read::{self, Profiles};
-use crate::driver::{Driver, DriverError, Fault};
+use crate::driver::{Driver, DriverError, Fault, check};
 use crate::inventory::Instance;
+use crate::processes;
 
 /// Rounds of reading and acting. One suffices unless somebody else changes the GPU meanwhile.
 const ROUNDS_MAX: u32 = 4;
@@ -44,6 +45,15 @@ pub enum MigError {
         gpu: String,
         /// The processes.
         pids: Vec<u32>,
+    },
+    /// MIG mode was not switched, because a program has the GPU open without computing on it.
+    #[error(
+        "{gpu}: MIG mode can only be changed while no program has the GPU open; stop its monitoring \
+         (DCGM, `nvidia-smi -l`, hotpot's agent), or the persistence daemon, and try again"
+    )]
+    Open {
+        /// UUID of the GPU.
+        gpu: String,
     },
     /// MIG mode is set but does not hold yet.
     #[error(
@@ -148,13 +158,8 @@ fn act(
     plan: &Relayout,
 ) -> Result<(), DriverError> {
     let calls = MigCalls::new(driver, uuid)?;
-    let divided = instances.iter().any(|one| one.divided);
-    let mut devices = if divided { read::devices(&calls)? } else { BTreeMap::new() };
     for instance in instances.iter().filter(|one| plan.destroy.contains(&one.gpu_instance)) {
-        for (device, _) in devices.remove(&instance.gpu_instance).unwrap_or_default() {
-            calls.destroy_compute(instance.gpu_instance, device.compute_instance)?;
-        }
-        if let Some(device) = instance.device.as_ref().filter(|_| !divided) {
+        if let Some(device) = &instance.device {
             calls.destroy_compute(instance.gpu_instance, device.compute_instance)?;
         }
         calls.destroy(instance.gpu_instance)?;
@@ -182,7 +187,7 @@ fn act(
 ///
 /// # Errors
 /// [`MigError::Busy`] with the processes, [`MigError::Refused`] with the instances in use,
-/// [`MigError::NeedsReset`], [`MigError::NoMig`], and the driver's refusals.
+/// [`MigError::Open`], [`MigError::NeedsReset`], [`MigError::NoMig`], and the driver's refusals.
 pub fn set_mode(driver: &Driver, uuid: &str, on: bool, held: &Holders) -> Result<(), MigError> {
     let Some((enabled, pending)) = read::mode(driver, uuid)? else {
         let why = "this GPU or its driver has no MIG";
@@ -198,16 +203,30 @@ pub fn set_mode(driver: &Driver, uuid: &str, on: bool, held: &Holders) -> Result
     if enabled != on {
         refuse_processes(driver, uuid)?;
     }
+    let call = "nvmlDeviceSetMigMode";
     let set = driver.device(uuid)?.set_mig_mode(on);
-    set.map_err(|error| DriverError::of("nvmlDeviceSetMigMode")(error).on(uuid))?;
-    match read::mode(driver, uuid)? {
-        Some((enabled, _)) if enabled == on => Ok(()),
-        _ => Err(MigError::NeedsReset { gpu: uuid.to_owned(), on }),
+    let activated = set.map_err(|error| DriverError::of(call)(error).on(uuid))?;
+    let (now, pending) = read::mode(driver, uuid)?.unwrap_or_default();
+    if now == on {
+        return Ok(());
+    }
+    // The call succeeds, and what became of it is said beside (NVML header, nvmlDeviceSetMigMode).
+    match check(call, activated).map_err(|error| error.on(uuid)) {
+        Err(error) if error.is(&Fault::InUse) => {
+            if pending == on {
+                // Else it would be switched by whoever resets the GPU next.
+                let back = driver.device(uuid)?.set_mig_mode(now);
+                back.map_err(|error| DriverError::of(call)(error).on(uuid))?;
+            }
+            Err(MigError::Open { gpu: uuid.to_owned() })
+        }
+        Err(error) if !error.is(&Fault::ResetRequired) => Err(error.into()),
+        Ok(()) | Err(_) => Err(MigError::NeedsReset { gpu: uuid.to_owned(), on }),
     }
 }
 
 fn refuse_processes(driver: &Driver, uuid: &str) -> Result<(), MigError> {
-    let processes = read::all_processes(&driver.device(uuid)?).map_err(|error| error.on(uuid))?;
+    let processes = processes::all(&driver.device(uuid)?).map_err(|error| error.on(uuid))?;
     let mut pids: Vec<u32> = processes.iter().map(|one| one.pid).collect();
     if pids.is_empty() {
         return Ok(());

@@ -4,7 +4,7 @@
 
 mod carry_out;
 mod plan;
-mod raw;
+pub(crate) mod raw;
 pub(crate) mod read;
 
 pub use carry_out::{Holders, MigError, carry_out, plan_for, set_mode};

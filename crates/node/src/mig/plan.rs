@@ -27,9 +27,10 @@ pub struct Standing<'a> {
 }
 
 impl Standing<'_> {
-    /// Whether processes or a hold forbid touching it.
+    /// Whether processes or a hold forbid touching it, or that somebody else has divided it: that could
+    /// not be put back.
     pub fn in_use(&self) -> bool {
-        self.holder.is_some() || !self.instance.pids.is_empty()
+        self.holder.is_some() || !self.instance.pids.is_empty() || self.instance.divided
     }
 
     fn place(&self) -> (ProfileIndex, u8) {
@@ -72,6 +73,8 @@ pub struct Obstacle {
     pub pids: Vec<u32>,
     /// Who holds it.
     pub holder: Option<String>,
+    /// Whether somebody else has divided it into compute instances.
+    pub divided: bool,
 }
 
 /// Why a target cannot be reached.
@@ -100,6 +103,9 @@ impl Obstacle {
         }
         if let Some(holder) = &self.holder {
             words += &format!(", held by {holder}");
+        }
+        if self.divided {
+            words += ", divided by somebody else: remove it with `nvidia-smi mig`, or leave it";
         }
         words
     }
@@ -281,6 +287,7 @@ fn obstacle(geometry: &MigGeometry, one: &Standing<'_>) -> Obstacle {
         start: instance.start,
         pids: instance.pids.clone(),
         holder: one.holder.map(str::to_owned),
+        divided: instance.divided,
     }
 }
 

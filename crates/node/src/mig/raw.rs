@@ -21,7 +21,10 @@ const INSTANCES_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DriverProfile {
     pub(crate) id: u32,
-    pub(crate) name: String,
+    /// `None` where only its number is told; see `suffix`.
+    pub(crate) name: Option<String>,
+    /// What its name ends in behind the memory.
+    pub(crate) suffix: &'static str,
     pub(crate) compute_slices: u32,
     pub(crate) instances_max: u32,
     pub(crate) memory_mib: u64,
@@ -85,7 +88,7 @@ impl<'a> MigCalls<'a> {
 
     fn profile(&self, number: u32) -> Result<DriverProfile, DriverError> {
         let Ok(function) = &self.driver.nvml().lib().nvmlDeviceGetGpuInstanceProfileInfoV else {
-            return self.unnamed_profile(number);
+            return self.nameless_profile(number);
         };
         // SAFETY: plain integers and bytes; zero is a value of each.
         let mut info: sys::nvmlGpuInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
@@ -94,7 +97,8 @@ impl<'a> MigCalls<'a> {
         // SAFETY: the struct is the one that its version field says, and lives through the call.
         let code = unsafe { function(self.handle(), number, &raw mut info) };
         match self.check("nvmlDeviceGetGpuInstanceProfileInfoV", code) {
-            Err(error) if error.is(&Fault::TooOld) => return self.unnamed_profile(number),
+            // Said of a profile that the GPU lacks, and of every one while MIG mode is off (header).
+            Err(error) if error.is(&Fault::NotSupported) => return self.nameless_profile(number),
             other => other?,
         }
         let name: [u8; 96] = info.name.map(|character| character as u8);
@@ -102,26 +106,26 @@ impl<'a> MigCalls<'a> {
         Ok(DriverProfile {
             id: info.id,
             // Some releases say `MIG 1g.10gb`.
-            name: name.trim_start_matches("MIG ").to_owned(),
+            name: Some(name.trim_start_matches("MIG ").to_owned()),
+            suffix: suffix(number),
             compute_slices: info.sliceCount,
             instances_max: info.instanceCount,
             memory_mib: info.memorySizeMB,
         })
     }
 
-    /// For drivers before R510, which have no names: built as `nvidia-smi` builds them.
-    fn unnamed_profile(&self, number: u32) -> Result<DriverProfile, DriverError> {
+    /// While MIG mode is off: the older call, which gives no names.
+    fn nameless_profile(&self, number: u32) -> Result<DriverProfile, DriverError> {
         let function = function!(self, nvmlDeviceGetGpuInstanceProfileInfo);
         // SAFETY: plain integers; zero is a value of each.
         let mut info: sys::nvmlGpuInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
         // SAFETY: the struct is this function's and lives through the call.
         let code = unsafe { function(self.handle(), number, &raw mut info) };
         self.check("nvmlDeviceGetGpuInstanceProfileInfo", code)?;
-        let media = if number == sys::NVML_GPU_INSTANCE_PROFILE_1_SLICE_REV1 { "+me" } else { "" };
-        let gigabytes = info.memorySizeMB.div_ceil(1024);
         Ok(DriverProfile {
             id: info.id,
-            name: format!("{}g.{gigabytes}gb{media}", info.sliceCount),
+            name: None,
+            suffix: suffix(number),
             compute_slices: info.sliceCount,
             instances_max: info.instanceCount,
             memory_mib: info.memorySizeMB,
@@ -183,6 +187,11 @@ impl<'a> MigCalls<'a> {
         let code = unsafe { function(self.handle(), id, &raw mut found) };
         self.check("nvmlDeviceGetGpuInstanceById", code)?;
         Ok(found)
+    }
+
+    /// The first memory slice of a GPU instance.
+    pub(crate) fn start(&self, id: u32) -> Result<u32, DriverError> {
+        Ok(self.instance_info(self.instance(id)?)?.start)
     }
 
     /// Makes a GPU instance at a placement and gives its number.
@@ -265,6 +274,21 @@ impl<'a> MigCalls<'a> {
     /// Its UUID.
     pub(crate) fn uuid(&self) -> &'a str {
         self.uuid
+    }
+}
+
+/// How the name of a profile with this number ends (header, `NVML_GPU_INSTANCE_PROFILE_*`).
+fn suffix(number: u32) -> &'static str {
+    match number {
+        // 1_SLICE_REV1 and 2_SLICE_REV1
+        0x7 | 0x8 => "+me",
+        // GFX, of one, two, four and three slices
+        0xa..=0xc | 0x11 => "+gfx",
+        // NO_ME
+        0xd | 0xe => "-me",
+        // ALL_ME
+        0xf | 0x10 => "+me.all",
+        _ => "",
     }
 }
 

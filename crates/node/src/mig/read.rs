@@ -4,21 +4,32 @@
 use std::collections::BTreeMap;
 
 use model::{MigGeometry, MigProfile, ProfileIndex};
-use nvml_wrapper::Device;
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 
 use super::raw::{DriverProfile, MigCalls};
 use crate::driver::{Driver, DriverError, Fault};
 use crate::inventory::{Instance, Mig, MigDevice};
+use crate::model_names;
+use crate::processes;
 
-/// Profiles of a GPU with the driver's numbers for them; they do not change while it runs.
+/// Profiles of a GPU with the driver's numbers for them. The driver may list others once MIG mode is
+/// on; [`Profiles::same`] finds one again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profiles {
     /// Profiles and placements.
     pub geometry: MigGeometry,
     /// The driver's number for each profile.
     pub ids: Vec<u32>,
+}
+
+impl Profiles {
+    /// The profile at `index` of `earlier`, in this list: by the driver's number. `None` if it is in
+    /// only one of the two.
+    pub fn same(&self, earlier: &[u32], index: ProfileIndex) -> Option<ProfileIndex> {
+        let id = earlier.get(usize::from(index.0))?;
+        let at = self.ids.iter().position(|other| other == id)?;
+        u8::try_from(at).ok().map(ProfileIndex)
+    }
 }
 
 /// Whether MIG mode is on now, and after the next reset; `None` where the GPU or the driver has no
@@ -55,9 +66,12 @@ pub fn read(driver: &Driver, uuid: &str) -> Result<Option<Mig>, DriverError> {
 pub fn profiles(driver: &Driver, uuid: &str) -> Result<Profiles, DriverError> {
     let calls = MigCalls::new(driver, uuid)?;
     let mut found = Vec::new();
-    for profile in calls.profiles()? {
+    let listed = calls.profiles()?;
+    let nameless = listed.iter().any(|profile| profile.name.is_none());
+    let known = if nameless { catalogued(&calls) } else { None };
+    for profile in listed {
         let placements = calls.placements(profile.id)?;
-        if let Some(converted) = convert(&profile, &placements) {
+        if let Some(converted) = convert(&profile, &placements, known) {
             found.push((converted, profile.id));
         }
     }
@@ -76,21 +90,50 @@ pub fn profiles(driver: &Driver, uuid: &str) -> Result<Profiles, DriverError> {
 }
 
 /// A profile in the model's terms; `None` for one that no instance can have or that is out of range.
-fn convert(profile: &DriverProfile, placements: &[(u32, u32)]) -> Option<MigProfile> {
+///
+/// * `known` — the GPU in the catalogue, for names that the driver does not give.
+fn convert(
+    profile: &DriverProfile,
+    placements: &[(u32, u32)],
+    known: Option<&MigGeometry>,
+) -> Option<MigProfile> {
     let (_, size) = placements.first()?;
     let mut starts = Vec::with_capacity(placements.len());
     for (start, _) in placements {
         starts.push(u8::try_from(*start).ok().filter(|start| u32::from(*start) + size <= 16)?);
     }
     starts.sort_unstable();
+    let slices = (u8::try_from(profile.compute_slices).ok()?, u8::try_from(*size).ok()?);
+    let name = profile.name.clone().unwrap_or_else(|| name(profile, slices, known));
     Some(MigProfile {
-        name: profile.name.clone(),
-        compute_slices: u8::try_from(profile.compute_slices).ok()?,
-        memory_slices: u8::try_from(*size).ok()?,
+        name,
+        compute_slices: slices.0,
+        memory_slices: slices.1,
         memory_mib: profile.memory_mib,
         instances_max: u8::try_from(profile.instances_max).ok()?,
         starts,
     })
+}
+
+/// The GPU's MIG in the catalogue, if it is there.
+fn catalogued(calls: &MigCalls<'_>) -> Option<&'static MigGeometry> {
+    let product = calls.device().name().ok()?;
+    let memory_mib = calls.device().memory_info().ok()?.total >> 20;
+    model_names::mig_of(&product, memory_mib)
+}
+
+/// The name that a profile has in the catalogue; else built from its size, as `nvidia-smi` does.
+fn name(profile: &DriverProfile, slices: (u8, u8), known: Option<&MigGeometry>) -> String {
+    let like = |other: &&MigProfile| {
+        let ending = other.name.split_once("gb").map(|(_, ending)| ending);
+        (other.compute_slices, other.memory_slices) == slices && ending == Some(profile.suffix)
+    };
+    let found = known.and_then(|known| known.profiles.iter().find(like));
+    let built = || {
+        let gigabytes = profile.memory_mib.div_ceil(1024);
+        format!("{}g.{gigabytes}gb{}", profile.compute_slices, profile.suffix)
+    };
+    found.map_or_else(built, |found| found.name.clone())
 }
 
 /// The instances that there are now, by first memory slice.
@@ -112,7 +155,7 @@ pub fn instances(
     }
     found.sort_by_key(|instance| instance.start);
     let mut devices = devices(&calls)?;
-    let mut pids = processes(&calls)?;
+    let mut pids = pids(&calls)?;
     for instance in &mut found {
         let slices = profiles.geometry.profile(instance.profile).map_or(0, |p| p.compute_slices);
         fill(instance, devices.remove(&instance.gpu_instance).unwrap_or_default(), slices);
@@ -139,9 +182,7 @@ fn fill(instance: &mut Instance, devices: Vec<(MigDevice, u32)>, slices: u8) {
 }
 
 /// MIG devices with their compute slices, by GPU instance.
-pub(crate) fn devices(
-    calls: &MigCalls<'_>,
-) -> Result<BTreeMap<u32, Vec<(MigDevice, u32)>>, DriverError> {
+fn devices(calls: &MigCalls<'_>) -> Result<BTreeMap<u32, Vec<(MigDevice, u32)>>, DriverError> {
     let mut found: BTreeMap<u32, Vec<(MigDevice, u32)>> = BTreeMap::new();
     let refused = |call| move |error| DriverError::of(call)(error).on(calls.uuid());
     let most = calls.device().mig_device_count();
@@ -165,35 +206,11 @@ pub(crate) fn devices(
 }
 
 /// Processes by GPU instance.
-fn processes(calls: &MigCalls<'_>) -> Result<BTreeMap<u32, Vec<u32>>, DriverError> {
+fn pids(calls: &MigCalls<'_>) -> Result<BTreeMap<u32, Vec<u32>>, DriverError> {
     let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for process in all_processes(calls.device()).map_err(|error| error.on(calls.uuid()))? {
+    for process in processes::all(calls.device()).map_err(|error| error.on(calls.uuid()))? {
         if let Some(instance) = process.gpu_instance_id {
             found.entry(instance).or_default().push(process.pid);
-        }
-    }
-    Ok(found)
-}
-
-/// Every process on a device: compute, graphics, and clients of MPS where the driver lists them.
-///
-/// # Errors
-/// The GPU is lost, or the driver refuses otherwise.
-pub(crate) fn all_processes(device: &Device<'_>) -> Result<Vec<ProcessInfo>, DriverError> {
-    let call = "nvmlDeviceGetComputeRunningProcesses_v3";
-    let mut found = device.running_compute_processes().map_err(DriverError::of(call))?;
-    let call = "nvmlDeviceGetGraphicsRunningProcesses_v3";
-    let more = [
-        device.running_graphics_processes().map_err(DriverError::of(call)),
-        device
-            .mps_running_compute_processes()
-            .map_err(DriverError::of("nvmlDeviceGetMPSComputeRunningProcesses_v3")),
-    ];
-    for list in more {
-        match list {
-            Ok(processes) => found.extend(processes),
-            Err(error) if error.is(&Fault::NotSupported) || error.is(&Fault::TooOld) => {}
-            Err(error) => return Err(error),
         }
     }
     Ok(found)

@@ -48,9 +48,19 @@ pub enum MpsError {
     #[error("the MPS daemon answers `{said}` to {asked}")]
     Odd {
         /// The question.
-        asked: &'static str,
+        asked: String,
         /// The answer.
         said: String,
+    },
+    /// Another one serves the GPU, and two cannot.
+    #[error(
+        "an MPS daemon (process {pid}) that is not hotpot's serves {gpu}; end it (`echo quit | nvidia-cuda-mps-control`), or use the GPU in another mode"
+    )]
+    Foreign {
+        /// Its number.
+        pid: u32,
+        /// UUID of the GPU.
+        gpu: String,
     },
     /// It cannot be ended.
     #[error("process {pid} of MPS does not end, not even by SIGKILL; the GPU needs a look")]

@@ -29,6 +29,8 @@ use crate::tool::{Tool, ToolError};
 const TOOL: (&str, &str) = ("nvidia-cuda-mps-control", "HOTPOT_MPS_CONTROL");
 /// The daemon's pid file in the pipe folder.
 const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
+/// Marks hotpot's own daemons in their environment.
+const MARK: &str = "HOTPOT_MPS";
 /// Longest path of the pipe folder: addresses of UNIX sockets have 108 bytes, and the daemon puts
 /// names such as `control_privileged` behind it.
 const PIPES_MAX: usize = 80;
@@ -66,16 +68,17 @@ impl Mps {
         Self { tool }
     }
 
-    /// What holds caps of MPS on a GPU of this compute capability. Cooperative: a client's caps are
-    /// in its environment.
-    pub fn probe(compute_capability: (u32, u32)) -> Enforcement {
+    /// What holds caps of MPS on a GPU. Cooperative: a client's caps are in its environment.
+    ///
+    /// * `gpu` — its UUID.
+    pub fn probe(gpu: &str, compute_capability: (u32, u32)) -> Enforcement {
         if compute_capability < VOLTA {
             let (major, minor) = compute_capability;
             let why = "has compute capability";
             return Enforcement::Absent(format!("mps: the GPU {why} {major}.{minor}, below 7.0"));
         }
-        match Self::find() {
-            Ok(_) => Enforcement::Cooperative,
+        match Self::find().map_err(MpsError::from).and_then(|_| refuse_foreign(gpu)) {
+            Ok(()) => Enforcement::Cooperative,
             Err(error) => Enforcement::Absent(format!("mps: {error}")),
         }
     }
@@ -90,8 +93,8 @@ impl Mps {
     /// one's, and no new client can reach them.
     ///
     /// # Errors
-    /// [`MpsError::Runs`] if a daemon lives in the folder; else why it does not come up. Nothing is
-    /// left running then.
+    /// [`MpsError::Runs`] if a daemon lives in the folder, [`MpsError::Foreign`] if one that is not
+    /// ours serves the GPU; else why it does not come up. Nothing is left running then.
     pub fn start(
         &self,
         gpu: &str,
@@ -105,6 +108,7 @@ impl Mps {
         if let Some(process) = running(folder) {
             return Err(MpsError::Runs { pid: process.pid, folder: folder.into() });
         }
+        refuse_foreign(gpu)?;
         end_all(&pipes(folder))?;
         for path in [folder.to_path_buf(), pipes(folder), logs(folder)] {
             make(&path).map_err(|source| MpsError::Folder { path, source })?;
@@ -130,12 +134,16 @@ impl Mps {
             write.map_err(|source| MpsError::Folder { path: file.clone(), source })?;
             command.args(["-p", "3"]).arg("-a").arg(file);
         }
-        self.tool.run(command, "")?;
+        self.tool.launch(command)?;
         let process = running(folder).ok_or_else(|| gone(folder))?;
         let daemon = self.daemon(folder, interface, process);
         if interface == Interface::V2 {
-            for line in caps.commands() {
-                daemon.tell(&line)?;
+            for asked in caps.commands() {
+                let said = daemon.tell(&asked)?;
+                // It answers with the value or not at all; a refusal does not show in the status.
+                if said.trim().starts_with(|letter: char| !letter.is_ascii_digit()) {
+                    return Err(MpsError::Odd { asked, said: said.trim().into() });
+                }
             }
         }
         daemon.health()?;
@@ -178,12 +186,17 @@ impl Daemon {
         self.process.pid
     }
 
+    /// Whether its process is there, well or not.
+    pub fn lives(&self) -> bool {
+        self.process.lives()
+    }
+
     /// Whether it lives and answers. One that was killed is started anew by the caller.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn health(&self) -> Result<(), MpsError> {
-        if !self.process.lives() {
+        if !self.lives() {
             return Err(gone(&self.folder));
         }
         if self.interface == Interface::V3 {
@@ -193,7 +206,7 @@ impl Daemon {
         let said = self.tell(asked)?;
         match said.trim().parse::<f64>() {
             Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(()),
-            _ => Err(MpsError::Odd { asked, said: said.trim().into() }),
+            _ => Err(MpsError::Odd { asked: asked.into(), said: said.trim().into() }),
         }
     }
 
@@ -273,10 +286,20 @@ fn gone(folder: &Path) -> MpsError {
     MpsError::Gone { folder: folder.into(), log: logs(folder).join("control.log") }
 }
 
-/// The control program, looking at one folder. The protocol is said, so that a variable of ours
-/// does not choose it.
+fn refuse_foreign(gpu: &str) -> Result<(), MpsError> {
+    let foreign = process::foreign(gpu);
+    foreign.map_or(Ok(()), |found| Err(MpsError::Foreign { pid: found.pid, gpu: gpu.into() }))
+}
+
+/// The control program, looking at one folder. Nothing of MPS comes from our own environment, where
+/// caps would hold for the daemon and all of its clients.
 fn command(tool: &Tool, folder: &Path, interface: Interface) -> Command {
     let mut command = tool.command();
+    let inherited = std::env::vars_os().map(|(name, _)| name);
+    for name in inherited.filter(|name| name.as_encoded_bytes().starts_with(b"CUDA_MPS_")) {
+        command.env_remove(name);
+    }
+    command.env(MARK, "1");
     command.env("CUDA_MPS_PIPE_DIRECTORY", pipes(folder));
     command.env("CUDA_MPS_LOG_DIRECTORY", logs(folder));
     let version = if interface == Interface::V3 { "3" } else { "2" };

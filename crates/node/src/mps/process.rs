@@ -10,6 +10,11 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::{MARK, PID_FILE};
+use crate::procfs::Procfs;
+
+/// Where a daemon's sockets are unless it is told (NVIDIA MPS guide, `CUDA_MPS_PIPE_DIRECTORY`).
+const DEFAULT_PIPES: &str = "/tmp/nvidia-mps";
 /// How the names of MPS programs begin.
 const PROGRAMS: &[u8] = b"nvidia-cuda-mps";
 
@@ -17,20 +22,15 @@ const PROGRAMS: &[u8] = b"nvidia-cuda-mps";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: u32,
-    /// Clock ticks since the machine came up (`/proc/PID/stat`, field 22).
+    /// Clock ticks since the machine came up.
     start: u64,
 }
 
 impl Process {
     /// The process that has this number now; `None` if there is none or it has ended unreaped.
     pub(super) fn now(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name is in parentheses and may hold anything; fields are counted after it.
-        let rest = stat.rsplit_once(')')?.1;
-        let mut fields = rest.split_whitespace();
-        let state = fields.next()?;
-        let start = fields.nth(18)?.parse().ok()?;
-        (state != "Z" && state != "X").then_some(Self { pid, start })
+        let facts = Procfs::default().living(pid)?;
+        Some(Self { pid, start: facts.start_ticks })
     }
 
     pub(super) fn lives(self) -> bool {
@@ -65,11 +65,11 @@ impl Process {
     /// The value that a variable had when it was started. `None` also for a process of another
     /// user, whose environment only root may read.
     pub(super) fn variable(self, name: &str) -> Option<OsString> {
-        let environment = fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
-        let before = [name.as_bytes(), b"="].concat();
-        let mut variables = environment.split(|byte| *byte == 0);
-        let value = variables.find_map(|variable| variable.strip_prefix(before.as_slice()))?;
-        Some(OsStr::from_bytes(value).to_owned())
+        value(&self.environment()?, name)
+    }
+
+    fn environment(self) -> Option<Vec<u8>> {
+        fs::read(format!("/proc/{}/environ", self.pid)).ok()
     }
 
     /// The name that it was started by, without the folder.
@@ -78,6 +78,44 @@ impl Process {
         let first = line.split(|byte| *byte == 0).next().unwrap_or_default();
         first.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec()
     }
+}
+
+fn value(environment: &[u8], name: &str) -> Option<OsString> {
+    let before = [name.as_bytes(), b"="].concat();
+    let mut variables = environment.split(|byte| *byte == 0);
+    let value = variables.find_map(|variable| variable.strip_prefix(before.as_slice()))?;
+    Some(OsStr::from_bytes(value).to_owned())
+}
+
+/// A control daemon that serves a GPU and is none of hotpot's, such as one for the whole machine.
+///
+/// The environment of other users' processes cannot be read without root: of those the one in the
+/// default folder counts, and serves all GPUs.
+pub(super) fn foreign(gpu: &str) -> Option<Process> {
+    all().find(|process| {
+        let environment = process.environment();
+        let variable = |name| environment.as_deref().and_then(|all| value(all, name));
+        if variable(MARK).is_some() {
+            return false;
+        }
+        let pipes = variable("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|| DEFAULT_PIPES.into());
+        // Else it is a server, or the program as a command.
+        let daemon = fs::read_to_string(Path::new(&pipes).join(PID_FILE)).unwrap_or_default();
+        daemon.trim() == process.pid.to_string()
+            && variable("CUDA_VISIBLE_DEVICES").is_none_or(|names| may_name(&names, gpu))
+    })
+}
+
+/// Whether a list of devices may hold a GPU: its number is not known here, so that any number may be
+/// it; a UUID may be cut short (CUDA guide, `CUDA_VISIBLE_DEVICES`).
+fn may_name(names: &OsStr, gpu: &str) -> bool {
+    let names = names.to_string_lossy();
+    let mut names = names.split(',').map(str::trim);
+    names.any(|name| match name {
+        "" => false,
+        name if name.starts_with("GPU-") => gpu.starts_with(name),
+        name => name.parse::<u32>().is_ok(),
+    })
 }
 
 /// Every MPS process, daemon or server, that uses this pipe folder.
@@ -110,6 +148,13 @@ mod tests {
         assert!(!is_mps(own, Path::new("/tmp")));
         assert_eq!(own.variable("PATH"), std::env::var_os("PATH"));
         assert_eq!(own.variable("NO_SUCH_VARIABLE"), None);
+    }
+
+    #[test]
+    fn devices_are_named_by_number_or_by_the_head_of_their_uuid() {
+        let named = |names: &str| may_name(OsStr::new(names), "GPU-1234-56");
+        assert_eq!(["GPU-1234-56", "GPU-12", "GPU-9, 0"].map(named), [true; 3]);
+        assert_eq!(["", "GPU-9", "MIG-1234-56"].map(named), [false; 3]);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! One GPU: everything that is measured of it in a round.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::structs::device::FieldId;
-use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::field_id;
 
 use super::answers::{Answers, Ask};
@@ -14,6 +14,8 @@ use super::processes::Processes;
 use super::profile::Profiles;
 use super::ratio;
 use super::xid::Xids;
+use super::{Past, Remembered};
+use crate::driver::Driver;
 use crate::sample::GpuSample;
 use crate::tenant::Tenants;
 
@@ -40,39 +42,62 @@ pub(super) struct Gpu<'d> {
 }
 
 impl<'d> Gpu<'d> {
-    pub(super) fn new(nvml: &'d Nvml, index: u32) -> Self {
+    /// * `in_place` — the GPUs are still those that are remembered, in the same order.
+    pub(super) fn new(
+        driver: &'d Driver,
+        index: u32,
+        remembered: &Remembered,
+        in_place: bool,
+    ) -> Self {
+        let past = if in_place { remembered.at(index) } else { Past::default() };
         let mut gpu = Self {
             index,
-            uuid: String::new(),
+            uuid: past.uuid,
             device: None,
             answers: Answers::default(),
             mig_enabled: None,
             instances: Instances::default(),
             profiles: Profiles::default(),
             processes: Processes::default(),
-            xids: Xids::default(),
+            xids: Xids::new(past.xids),
         };
-        gpu.find(nvml);
+        gpu.find(driver, remembered);
         gpu
     }
 
+    /// What is to be known of it to whoever measures with another session of the driver.
+    pub(super) fn past(&self) -> Past {
+        Past { uuid: self.uuid.clone(), xids: self.xids.history().clone() }
+    }
+
     /// Gets a handle where there is none yet; a GPU that is lost when measuring begins has none.
-    fn find(&mut self, nvml: &'d Nvml) {
-        let Ok(device) = nvml.device_by_index(self.index) else { return };
+    fn find(&mut self, driver: &'d Driver, remembered: &Remembered) {
+        let Ok(device) = driver.nvml().device_by_index(self.index) else { return };
         let Ok(uuid) = device.uuid() else { return };
-        self.uuid = uuid;
-        self.xids.listen(nvml, &device, &mut self.answers);
+        if uuid != self.uuid {
+            self.xids = Xids::new(remembered.of(&uuid));
+            self.uuid = uuid;
+        }
+        self.xids.listen(driver.nvml(), &device, &mut self.answers);
         self.device = Some(device);
     }
 
     /// Measures this GPU.
-    pub(super) fn sample(&mut self, nvml: &'d Nvml, tenants: &Tenants, at: Duration) -> GpuSample {
+    pub(super) fn sample(
+        &mut self,
+        driver: &'d Driver,
+        tenants: &Tenants,
+        at: Duration,
+    ) -> GpuSample {
         self.answers.begin();
         if self.device.is_none() {
-            self.find(nvml);
+            self.find(driver, &Remembered::default());
         }
         let mut sample =
             GpuSample { index: self.index, uuid: self.uuid.clone(), ..GpuSample::default() };
+        // First, and of a lost GPU too: that it is gone is told by an Xid.
+        sample.xid_counts = self.xids.read();
+        sample.xid = sample.xid_counts.is_some().then_some(self.xids.last());
         let Some(device) = self.device.take() else {
             sample.lost = true;
             return sample;
@@ -82,10 +107,11 @@ impl<'d> Gpu<'d> {
         self.use_of_units(&device, &mut sample);
         self.body(&device, &mut sample);
         self.fields(&device, &mut sample);
-        self.parts(nvml, &device, &mut sample);
-        sample.processes = self.processes.sample(&device, &mut self.answers, tenants, at);
-        sample.xid_counts = self.xids.read(&mut self.answers);
-        sample.xid = sample.xid_counts.is_some().then_some(self.xids.last());
+        self.parts(driver, &device, &mut sample);
+        let divided = self.mig_enabled == Some(true);
+        let processes = self.processes.sample(&device, &mut self.answers, (tenants, at), divided);
+        sample.processes_listed = processes.is_some();
+        sample.processes = processes.unwrap_or_default();
         sample.mig_enabled = self.mig_enabled;
         self.device = Some(device);
         if self.answers.lost() { self.lost(sample) } else { sample }
@@ -169,16 +195,16 @@ impl<'d> Gpu<'d> {
     }
 
     /// MIG devices and, where the hardware has them, profile counters of GPU and devices.
-    fn parts(&mut self, nvml: &'d Nvml, device: &Device<'d>, sample: &mut GpuSample) {
-        let now = Instant::now();
+    fn parts(&mut self, driver: &'d Driver, device: &Device<'d>, sample: &mut GpuSample) {
         if self.mig_enabled == Some(true) && !self.answers.lost() {
-            sample.instances = self.instances.sample(nvml, device);
+            sample.instances = self.instances.sample(driver, &self.uuid, device);
         }
-        sample.profile = self.profiles.measure(nvml, device, &mut self.answers, None, now);
+        let nvml = driver.nvml();
+        sample.profile = self.profiles.measure(nvml, device, &mut self.answers, None);
         for instance in &mut sample.instances {
             let part = Some(instance.gpu_instance);
-            let counters = self.profiles.measure(nvml, device, &mut self.answers, part, now);
-            instance.profile_counters = counters;
+            instance.profile_counters =
+                self.profiles.measure(nvml, device, &mut self.answers, part);
         }
         let there = |part: u32| sample.instances.iter().any(|one| one.gpu_instance == part);
         self.profiles.keep(there);

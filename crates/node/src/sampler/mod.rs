@@ -10,9 +10,8 @@ mod xid;
 
 use std::time::{Duration, SystemTime};
 
-use nvml_wrapper::Nvml;
-
 use self::gpu::Gpu;
+use self::xid::XidHistory;
 use crate::driver::{Driver, DriverError};
 use crate::sample::Sample;
 use crate::tenant::Tenants;
@@ -22,9 +21,34 @@ pub use self::profile::PROFILE_PERIOD;
 /// Takes samples; remembers between them what needs two moments to measure.
 #[derive(Debug)]
 pub struct Sampler<'d> {
-    nvml: &'d Nvml,
+    driver: &'d Driver,
     tenants: Tenants,
     gpus: Vec<Gpu<'d>>,
+}
+
+/// What outlives a session with the driver: a GPU that is lost comes back only in another one, which
+/// would know nothing of its name and of the Xids that were seen.
+#[derive(Clone, Debug, Default)]
+pub struct Remembered(Vec<Past>);
+
+/// What is remembered of one GPU.
+#[derive(Clone, Debug, Default)]
+struct Past {
+    uuid: String,
+    xids: XidHistory,
+}
+
+impl Remembered {
+    /// The GPU at a position, should it not say who it is.
+    fn at(&self, index: u32) -> Past {
+        self.0.get(index as usize).cloned().unwrap_or_default()
+    }
+
+    /// The Xids of a GPU that says who it is.
+    fn of(&self, uuid: &str) -> XidHistory {
+        let found = self.0.iter().find(|past| past.uuid == uuid);
+        found.map(|past| past.xids.clone()).unwrap_or_default()
+    }
 }
 
 impl<'d> Sampler<'d> {
@@ -33,9 +57,30 @@ impl<'d> Sampler<'d> {
     /// # Errors
     /// The driver does not say how many GPUs there are.
     pub fn new(driver: &'d Driver, tenants: Tenants) -> Result<Self, DriverError> {
-        let nvml = driver.nvml();
-        let gpus = gpus(nvml, count(nvml)?);
-        Ok(Self { nvml, tenants, gpus })
+        Self::resume(driver, tenants, &Remembered::default())
+    }
+
+    /// As [`Sampler::new`], going on from what an earlier sampler remembered.
+    ///
+    /// # Errors
+    /// The driver does not say how many GPUs there are.
+    pub fn resume(
+        driver: &'d Driver,
+        tenants: Tenants,
+        remembered: &Remembered,
+    ) -> Result<Self, DriverError> {
+        let gpus = gpus(driver, count(driver)?, remembered);
+        Ok(Self { driver, tenants, gpus })
+    }
+
+    /// Whose processes are, as of the last round.
+    pub fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    /// What [`Sampler::resume`] needs to go on in another session with the driver.
+    pub fn remembered(&self) -> Remembered {
+        Remembered(self.gpus.iter().map(Gpu::past).collect())
     }
 
     /// Measures all GPUs once. Profile counters come with the second round that is at least
@@ -44,24 +89,26 @@ impl<'d> Sampler<'d> {
     /// # Errors
     /// The driver as a whole no longer answers: open it anew.
     pub fn sample(&mut self) -> Result<Sample, DriverError> {
-        let count = count(self.nvml)?;
+        let count = count(self.driver)?;
         if count as usize != self.gpus.len() {
-            self.gpus = gpus(self.nvml, count);
+            self.gpus = gpus(self.driver, count, &self.remembered());
         }
         self.tenants.refresh();
         let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let (nvml, tenants) = (self.nvml, &self.tenants);
-        let gpus = self.gpus.iter_mut().map(|gpu| gpu.sample(nvml, tenants, at)).collect();
+        let (driver, tenants) = (self.driver, &self.tenants);
+        let gpus = self.gpus.iter_mut().map(|gpu| gpu.sample(driver, tenants, at)).collect();
         Ok(Sample { at_ms: whole_ms(at), gpus })
     }
 }
 
-fn gpus(nvml: &Nvml, count: u32) -> Vec<Gpu<'_>> {
-    (0..count).map(|index| Gpu::new(nvml, index)).collect()
+fn gpus<'d>(driver: &'d Driver, count: u32, remembered: &Remembered) -> Vec<Gpu<'d>> {
+    // With another number of GPUs, positions say nothing of who is there.
+    let in_place = remembered.0.len() == count as usize;
+    (0..count).map(|index| Gpu::new(driver, index, remembered, in_place)).collect()
 }
 
-fn count(nvml: &Nvml) -> Result<u32, DriverError> {
-    nvml.device_count().map_err(DriverError::of("nvmlDeviceGetCount_v2"))
+fn count(driver: &Driver) -> Result<u32, DriverError> {
+    driver.nvml().device_count().map_err(DriverError::of("nvmlDeviceGetCount_v2"))
 }
 
 fn whole_ms(since: Duration) -> u64 {

@@ -29,6 +29,7 @@ pub(super) struct Profiles<'d> {
 
 #[derive(Debug)]
 struct Period<'d> {
+    /// Just after the first state was taken, so that no period is too short.
     begun: Instant,
     at_begin: GpmSample<'d>,
     /// What the last finished period gave.
@@ -44,17 +45,16 @@ impl<'d> Profiles<'d> {
         device: &Device<'d>,
         answers: &mut Answers,
         part: Option<u32>,
-        now: Instant,
     ) -> Option<ProfileCounters> {
         if let Some(period) = self.periods.get(&part)
-            && now.duration_since(period.begun) < PROFILE_PERIOD
+            && period.begun.elapsed() < PROFILE_PERIOD
         {
             return period.counters;
         }
         let at_end = take(device, answers, part)?;
         let before = self.periods.remove(&part);
         let counters = before.and_then(|period| counters(nvml, &period.at_begin, &at_end));
-        self.periods.insert(part, Period { begun: now, at_begin: at_end, counters });
+        self.periods.insert(part, Period { begun: Instant::now(), at_begin: at_end, counters });
         counters
     }
 

@@ -19,11 +19,28 @@ const CODES_MAX: usize = 256;
 pub(super) struct Xids<'d> {
     /// A set of its own: registering a GPU that cannot do it frees the set.
     events: Option<EventSet<'d>>,
+    history: XidHistory,
+}
+
+/// The Xid events that were seen of one GPU.
+#[derive(Clone, Debug, Default)]
+pub(super) struct XidHistory {
+    /// Code of the last; 0 for none.
     last: u64,
     counts: BTreeMap<u64, u64>,
 }
 
 impl<'d> Xids<'d> {
+    /// Goes on from what was seen before.
+    pub(super) fn new(history: XidHistory) -> Self {
+        Self { events: None, history }
+    }
+
+    /// What was seen so far.
+    pub(super) fn history(&self) -> &XidHistory {
+        &self.history
+    }
+
     /// Begins to listen.
     pub(super) fn listen(&mut self, nvml: &'d Nvml, device: &Device<'d>, answers: &mut Answers) {
         self.events = answers.ask(Ask::Events, || {
@@ -33,24 +50,32 @@ impl<'d> Xids<'d> {
         });
     }
 
-    /// Takes the events that have come, without waiting; the counts of all so far.
-    pub(super) fn read(&mut self, answers: &mut Answers) -> Option<BTreeMap<u64, u64>> {
-        let events = self.events.as_ref()?;
+    /// Takes the events that have come, without waiting; the counts of all so far, `None` where the
+    /// driver tells of none.
+    pub(super) fn read(&mut self) -> Option<BTreeMap<u64, u64>> {
         for _ in 0..EVENTS_MAX {
-            // A round without events ends in a timeout, which is no answer.
-            let Some(event) = answers.ask(Ask::Events, || events.wait(0)) else { break };
+            // Without events the wait ends in a timeout; of a lost GPU in that error, but only once
+            // all its events are taken.
+            let Some(Ok(event)) = self.events.as_ref().map(|events| events.wait(0)) else { break };
             if let Some(XidError::Value(code)) = event.event_data {
-                self.last = code;
-                if self.counts.len() < CODES_MAX || self.counts.contains_key(&code) {
-                    *self.counts.entry(code).or_default() += 1;
-                }
+                self.history.count(code);
             }
         }
-        Some(self.counts.clone())
+        let told = self.events.is_some() || !self.history.counts.is_empty();
+        told.then(|| self.history.counts.clone())
     }
 
     /// Code of the last event; 0 for none.
     pub(super) fn last(&self) -> u64 {
-        self.last
+        self.history.last
+    }
+}
+
+impl XidHistory {
+    fn count(&mut self, code: u64) {
+        self.last = code;
+        if self.counts.len() < CODES_MAX || self.counts.contains_key(&code) {
+            *self.counts.entry(code).or_default() += 1;
+        }
     }
 }

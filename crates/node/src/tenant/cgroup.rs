@@ -25,10 +25,11 @@ fn of_path(path: &str) -> Option<Tenant> {
 }
 
 /// `slurm/uid_1000/job_123` (v1) and `slurmstepd.scope/job_123` (v2), also with a node's name behind
-/// `slurm` or `slurmstepd`.
+/// `slurm` or before `slurmstepd`, where several nodes are simulated on one machine.
 fn slurm(before: &[&str], name: &str) -> Option<Tenant> {
     let job = name.strip_prefix("job_")?.parse().ok()?;
-    before.iter().any(|name| name.starts_with("slurm")).then_some(Tenant::SlurmJob(job))
+    let of_slurm = |name: &&str| name.starts_with("slurm") || name.ends_with("_slurmstepd.scope");
+    before.iter().any(of_slurm).then_some(Tenant::SlurmJob(job))
 }
 
 /// `pod<uid>` below `kubepods` (cgroupfs) and `kubepods-burstable-pod<uid>.slice` (systemd, where
@@ -68,7 +69,8 @@ mod tests {
         for text in [
             "9:memory:/slurm/uid_1000/job_123/step_0/task_0\n0::/",
             "0::/system.slice/slurmstepd.scope/job_123/step_batch/user/task_0",
-            "0::/system.slice/node7_slurmstepd.scope/job_123\n1:cpu:/slurm_node7/uid_1/job_123",
+            "0::/system.slice/node7_slurmstepd.scope/job_123",
+            "1:cpu:/slurm_node7/uid_1/job_123",
         ] {
             assert_eq!(tenant(text), Some(Tenant::SlurmJob(123)), "{text}");
         }

@@ -54,6 +54,8 @@ pub(crate) fn again(test: &str, machine: &Path) -> Command {
     command.args([test, "--exact", "--nocapture", "--include-ignored"]);
     command.env(MACHINE_VARIABLE, machine.join("machine"));
     command.env("HOTPOT_STATE_DIR", machine.join("state"));
+    // GPUs of all simulated machines are called the same.
+    command.env("HOTPOT_LOCK_DIR", machine);
     command.env(LIBRARY_VARIABLE, library());
     // The simulated tools lie beside the library; a test that needs them builds them first.
     command.env("HOTPOT_MPS_CONTROL", library().with_file_name("nvidia-cuda-mps-control"));

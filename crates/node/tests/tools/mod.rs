@@ -15,13 +15,33 @@ pub(crate) fn folder() -> &'static Path {
     })
 }
 
+/// Whether this process is one in which `variable` names no tool; else runs the calling test in such
+/// a process.
+///
+/// * `test` — its name.
+pub(crate) fn is_missing(test: &str, variable: &str) -> bool {
+    let nowhere = "/nonexistent/tool";
+    if std::env::var_os(variable).is_some_and(|named| named == nowhere) {
+        return true;
+    }
+    let mut again = Command::new(std::env::current_exe().expect("this test has a path"));
+    again.args([test, "--exact", "--nocapture"]).env(variable, nowhere);
+    let output = again.output().expect("the test program runs again");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    false
+}
+
 /// A fresh, short-named folder for one test; gone when dropped.
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
     /// * `name` — differs from test to test; short, because sockets lie in it.
     pub(crate) fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("hp-{name}-{}", std::process::id()));
+        let temporary = std::env::temp_dir();
+        let is_short = temporary.as_os_str().len() <= 30;
+        let temporary = if is_short { temporary } else { PathBuf::from("/tmp") };
+        let folder = temporary.join(format!("hp-{name}-{}", std::process::id()));
         let _left_over = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("a folder in the temporary directory");
         Self(folder)
