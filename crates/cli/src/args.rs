@@ -298,5 +298,8 @@ fn memory_mib(text: &str) -> Result<u64, String> {
 }
 
 fn duration_ms(text: &str) -> Result<u64, String> {
+    if text == "0" {
+        return Ok(0);
+    }
     formats::quantity::duration_ms(text).map_err(|complaint| complaint.to_string())
 }

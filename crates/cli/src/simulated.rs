@@ -5,16 +5,20 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fake_machine::{GpuSpec, MACHINE_VARIABLE, Machine};
+use node::mps::Mps;
+use node::procfs::Procfs;
 
 use crate::failure::Failure;
 use crate::screen;
 
+/// Folders of simulated machines begin with it; the number of their process follows.
+const PREFIX: &str = "hotpot-simulated-";
 /// Set in the program that has been started anew: the folder that it has to take away at its end.
 const FOLDER_VARIABLE: &str = "HOTPOT_SIMULATED";
 /// The library as it is built, and the name by which programs look for it.
@@ -37,7 +41,29 @@ impl Simulated {
 
 impl Drop for Simulated {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        take_away(&self.folder);
+    }
+}
+
+/// Ends the simulated daemons of a machine and removes it.
+fn take_away(folder: &Path) {
+    for daemon in fs::read_dir(folder.join("mps")).into_iter().flatten().flatten() {
+        let _ = Mps::clear(&daemon.path());
+    }
+    let _ = fs::remove_dir_all(folder);
+}
+
+/// Takes machines away that processes have left which were killed.
+fn sweep() {
+    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse().ok());
+        let ours = entry
+            .metadata()
+            .is_ok_and(|it| it.is_dir() && it.uid() == nix::unistd::geteuid().as_raw());
+        if ours && pid.is_some_and(|pid| Procfs::default().living(pid).is_none()) {
+            take_away(&entry.path());
+        }
     }
 }
 
@@ -51,6 +77,7 @@ pub(crate) fn machine(asked: Option<&str>) -> Result<Option<Simulated>, Failure>
     }
     let gpus = GpuSpec::list(text).map_err(|error| Failure::Usage(error.to_string()))?;
     let parts = parts()?;
+    sweep();
     let folder = own_folder();
     let made = make(&folder, &gpus, &parts);
     let machine = Simulated { folder };
@@ -62,7 +89,7 @@ pub(crate) fn machine(asked: Option<&str>) -> Result<Option<Simulated>, Failure>
 
 /// The folder of this process's machine.
 fn own_folder() -> PathBuf {
-    std::env::temp_dir().join(format!("hotpot-simulated-{}", std::process::id()))
+    std::env::temp_dir().join(format!("{PREFIX}{}", std::process::id()))
 }
 
 /// Where the simulated driver is, beside this program or where it is installed.

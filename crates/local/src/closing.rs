@@ -1,7 +1,6 @@
 //! Where a run stands, and its end: GPUs put back, strays ended, the journal closed, the sum drawn.
 
 use crate::clock::Clock;
-use crate::error::RunError;
 use crate::runner::Runner;
 use crate::task::State;
 use crate::totals::{Summary, gpus_held};
@@ -32,7 +31,7 @@ impl Runner<'_> {
     }
 
     /// Puts GPUs back, ends strays, closes the journal and sums up.
-    pub(crate) fn finish(mut self) -> Result<Summary, RunError> {
+    pub(crate) fn finish(mut self) -> Summary {
         self.totals.advance(&self.snapshot, self.clock.now_ms());
         self.containment.close();
         if let Err(why) = self.devices.restore() {
@@ -55,13 +54,18 @@ impl Runner<'_> {
             interrupted: self.stops > 0,
             gpus: view.gpus,
             simulated: self.settings.simulated,
+            recorded: true,
             ..Summary::default()
         };
         self.totals.into_summary(&mut summary);
-        match left {
-            0 => self.journal.finish(Clock::calendar_ms())?,
-            _ => self.journal.write()?,
+        let written = match left {
+            0 => self.journal.finish(Clock::calendar_ms()),
+            _ => self.journal.write(),
+        };
+        if let Err(error) = written {
+            summary.recorded = false;
+            self.watch.told(&format!("{error}; the end of this run is not recorded"));
         }
-        Ok(summary)
+        summary
     }
 }

@@ -5,7 +5,7 @@
 //! is its process group, and what leaves the group is known by the variables that it was started
 //! with, as long as it keeps them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -78,15 +78,15 @@ impl Containment {
         let _ = kill(pid_of(leader), signal);
     }
 
+    /// One that has moved out of its cgroup is still the leader, or of its group.
     fn send(&self, task: &str, leader: u32, signal: Signal, to_leader: bool) {
         let folder = self.of(task).filter(|folder| folder.exists());
-        if signal == Signal::SIGKILL && folder.as_deref().is_some_and(kill_all) {
-            return;
+        let mut pids: BTreeSet<Pid> = group(leader).into_iter().collect();
+        match &folder {
+            Some(folder) if signal == Signal::SIGKILL && kill_all(folder) => {}
+            Some(folder) => pids.extend(members(folder)),
+            None => pids.extend(strays(&self.run, Some(task))),
         }
-        let pids = match &folder {
-            Some(folder) => members(folder),
-            None => [group(leader), strays(&self.run, Some(task))].concat(),
-        };
         for pid in pids.into_iter().filter(|pid| to_leader || *pid != pid_of(leader)) {
             let _ = kill(pid, signal);
         }
@@ -112,14 +112,11 @@ impl Containment {
 
     /// Ends whatever is left of the run, and takes its cgroups away.
     pub fn close(&mut self) {
-        match &self.folder {
-            Some(folder) => {
-                end(folder);
-                // The last run takes the common folder with it.
-                let _ = folder.parent().map(fs::remove_dir);
-            }
-            None => end_strays(&self.run),
+        if let Some(folder) = &self.folder {
+            // The common folder stays: another run may be about to use it.
+            end(folder);
         }
+        end_strays(&self.run);
     }
 
     fn of(&self, task: &str) -> Option<PathBuf> {
@@ -175,7 +172,7 @@ pub fn start_ticks_of(pid: u32) -> Option<u64> {
 
 /// The cgroup that this process is in, if cgroup v2 is mounted.
 fn parent() -> Option<PathBuf> {
-    let mount = MOUNTS.into_iter().find(|mount| Path::new(mount).join("cgroup.procs").exists())?;
+    let mount = MOUNTS.into_iter().find(|mount| Path::new(mount).join("cgroup.controllers").exists())?;
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some(Path::new(mount).join(path.trim_start_matches('/')))

@@ -39,10 +39,24 @@ impl Runner<'_> {
         self.carry_out(&plan);
     }
 
+    fn gpus_aside(&self) -> usize {
+        let nodes = self.snapshot.fleet().nodes().iter();
+        nodes.flat_map(model::Node::gpus).filter(|gpu| gpu.is_set_aside()).count()
+    }
+
     /// Ends tasks that can never run here, and remembers why most of the others wait.
     fn refuse_for_good(&mut self, plan: &Plan) {
         let mut reasons: BTreeMap<&str, (usize, &Refusal)> = BTreeMap::new();
         let nothing_runs = self.live.is_empty() && plan.steps.is_empty();
+        let aside = self.gpus_aside();
+        if aside > 0 {
+            // What is refused now might fit on a GPU that comes back.
+            if nothing_runs && !plan.waiting.is_empty() {
+                self.is_stranded = true;
+                self.watch.told(&format!("{aside} GPUs are set aside: the rest cannot be started"));
+            }
+            return;
+        }
         for (id, refusal) in &plan.waiting {
             // With nothing running and nothing to start, waiting would be for ever.
             if refusal.is_never() || nothing_runs {

@@ -3,7 +3,9 @@
 
 use nix::sys::signal::Signal;
 
+use crate::clock::Clock;
 use crate::devices::Trouble;
+use crate::journal::Entry;
 use crate::runner::{Live, Phase, Runner};
 use crate::signals::Gone;
 use crate::task::Ending;
@@ -27,6 +29,9 @@ impl Runner<'_> {
         };
         if self.containment.is_alive(&live.label, live.pid) {
             self.containment.signal(&live.label, live.pid, Signal::SIGTERM);
+            // How it ended is known, whatever becomes of us while the others are ended.
+            let (ended, at_ms) = (Some(ending.clone()), Clock::calendar_ms());
+            self.journal.note(Entry::Ended { task: id, ending: ended, at_ms });
             live.phase = Phase::Leftover { ending, kill_at_ms };
         } else {
             self.all_gone(id, ending);

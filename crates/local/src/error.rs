@@ -45,13 +45,8 @@ pub enum RunError {
         way_out: &'static str,
     },
     /// The journal.
-    #[error("{}: the journal {error}", path.display())]
-    Journal {
-        /// The file.
-        path: PathBuf,
-        /// Why, with the way out.
-        error: String,
-    },
+    #[error("{0}")]
+    Journal(String),
     /// The GPUs.
     #[error("{0}")]
     Gpus(String),

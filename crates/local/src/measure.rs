@@ -46,7 +46,9 @@ impl Gauge {
         let places: BTreeMap<String, u8> = devices.uuids().into_iter().zip(0..).collect();
         if !places.is_empty() {
             let (latest, over) = (Arc::clone(&latest), Arc::clone(&over));
-            std::thread::spawn(move || measure(&places, &state, &latest, &over));
+            let thread = std::thread::Builder::new().name("gauge".to_string());
+            // A machine that is out of threads runs tasks all the same, unmeasured.
+            let _ = thread.spawn(move || measure(&places, &state, &latest, &over));
         }
         Self { latest, over, counted: None }
     }

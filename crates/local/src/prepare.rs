@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use formats::job::Program;
@@ -54,24 +54,27 @@ pub fn spool(work: &mut Work, around: &mut Surroundings, folder: &Path) -> Resul
     };
     for posted in &mut work.jobs {
         let Program::Script(text) = &posted.job.launch.program else { continue };
-        fs::create_dir_all(folder).map_err(|error| failure(folder, error))?;
         let path = folder.join(format!("job{}.sh", posted.number));
-        executable(&path, text).map_err(|error| failure(&path, error))?;
+        put_away(&path, text).map_err(|error| failure(&path, error))?;
         posted.script = Some(path);
     }
     let scripts = work.jobs.iter().any(|posted| posted.script.is_some());
     if scripts && !is_on_path("srun") {
         let bin = folder.join("bin");
-        fs::create_dir_all(&bin).map_err(|error| failure(&bin, error))?;
-        executable(&bin.join("srun"), SRUN).map_err(|error| failure(&bin, error))?;
+        put_away(&bin.join("srun"), SRUN).map_err(|error| failure(&bin, error))?;
         around.stand_ins = Some(bin);
     }
     Ok(())
 }
 
-fn executable(path: &Path, text: &str) -> io::Result<()> {
+/// Writes a program that only its owner can read and run, whatever the umask.
+pub(crate) fn put_away(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
     let mut options = fs::OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o700).open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(0o700))?;
     file.write_all(text.as_bytes())
 }
 

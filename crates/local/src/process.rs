@@ -85,6 +85,9 @@ pub(crate) fn start(start: &Start, cgroup: Option<&File>) -> Result<u32, NotStar
     vfork::start(&child).map_err(|(step, error)| match step {
         Step::Setup => failure("cannot start", shown, error),
         Step::Folder => failure("cannot change to its folder", &start.folder, error),
+        Step::Execute if error.kind() == ErrorKind::NotFound && program.exists() => {
+            failure("cannot find the interpreter in the first line of", shown, error)
+        }
         Step::Execute => failure("cannot execute", shown, error),
     })
 }

@@ -14,7 +14,6 @@ use crate::clock::Clock;
 use crate::containment::Containment;
 use crate::devices::Devices;
 use crate::environment::Surroundings;
-use crate::error::RunError;
 use crate::journal::Journal;
 use crate::measure::Gauge;
 use crate::signals::Signals;
@@ -108,6 +107,10 @@ pub struct Runner<'a> {
     /// Nothing is started before this.
     pub(crate) paused_until_ms: u64,
     pub(crate) stops: usize,
+    /// Whether what is left cannot be started, for want of GPUs that are set aside.
+    pub(crate) is_stranded: bool,
+    /// Whether it has been said that the machine is short of something.
+    pub(crate) is_short: bool,
     /// Since when the journal cannot be written.
     pub(crate) stuck_since_ms: Option<u64>,
     journal_tried_ms: u64,
@@ -152,6 +155,8 @@ impl<'a> Runner<'a> {
             dirty: true,
             paused_until_ms: 0,
             stops: 0,
+            is_stranded: false,
+            is_short: false,
             stuck_since_ms: None,
             journal_tried_ms: 0,
             ticked_ms: 0,
@@ -159,15 +164,13 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Carries the run out until every task is over, or until it is stopped.
-    ///
-    /// # Errors
-    /// The journal cannot be written any more, even at the end. Tasks have been ended in order
-    /// all the same.
-    pub fn run(mut self) -> Result<Summary, RunError> {
+    /// Carries the run out until every task is over, until it is stopped, or until nothing more can
+    /// be started.
+    pub fn run(mut self) -> Summary {
         loop {
             self.turn();
-            if self.work.is_over() || self.stops > 0 && self.live.is_empty() {
+            let nothing_more = self.stops > 0 || self.is_stranded;
+            if self.work.is_over() || nothing_more && self.live.is_empty() {
                 return self.finish();
             }
             self.signals.wait(self.until_next_ms());
@@ -197,13 +200,15 @@ impl<'a> Runner<'a> {
     }
 
     fn observe(&mut self) {
-        for signal in self.signals.stops() {
-            self.stop(signal);
-        }
+        let stops = self.signals.stops();
+        // Who has ended by itself was not stopped.
         for gone in self.signals.gone() {
             if let Some(id) = self.by_pid.remove(&gone.pid) {
                 self.leader_gone(id, gone);
             }
+        }
+        for signal in stops {
+            self.stop(signal);
         }
     }
 

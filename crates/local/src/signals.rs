@@ -8,6 +8,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use crate::error::RunError;
+use crate::vfork;
 
 /// Signals that end a run in order, unless this process was started with them ignored (`nohup`, or in
 /// the background of a script).
@@ -48,6 +49,7 @@ impl Signals {
             .map_err(refuse("blocking signals"))?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let queue = SignalFd::with_flags(&set, flags).map_err(refuse("reading signals"))?;
+        vfork::outlive_file_size_limits();
         nix::sys::prctl::set_child_subreaper(true).map_err(refuse("adopting orphans"))?;
         Ok(Self { queue, before })
     }

@@ -13,6 +13,7 @@ use crate::containment::start_ticks_of;
 use crate::environment;
 use crate::files;
 use crate::journal::Entry;
+use crate::prepare;
 use crate::process;
 use crate::runner::{Live, Phase, Runner};
 use crate::task::{Ending, State};
@@ -103,6 +104,7 @@ impl Runner<'_> {
         self.totals.started(since_ms, now_ms);
         match self.spawn(id, &grants) {
             Ok(pid) => {
+                self.is_short = false;
                 let start_ticks = start_ticks_of(pid).unwrap_or(0);
                 self.journal.note(Entry::Started { task: id, pid, start_ticks });
                 self.keep(id, pid, start_ticks, grants, now_ms);
@@ -120,7 +122,9 @@ impl Runner<'_> {
     fn not_started(&mut self, id: usize, error: &process::NotStarted) {
         self.containment.clear(&self.work.label(id));
         if error.may_pass() {
-            self.watch.told(&format!("{error}; trying again in {} s", PAUSE_MS / 1000));
+            if !std::mem::replace(&mut self.is_short, true) {
+                self.watch.told(&format!("{error}; trying again every {} s", PAUSE_MS / 1000));
+            }
             self.requeue(id);
             self.paused_until_ms = self.clock.now_ms() + PAUSE_MS;
             return;
@@ -144,6 +148,13 @@ impl Runner<'_> {
             (Program::Command(words), _) => words.iter().map(OsString::from).collect(),
             (Program::Script(_), script) => script.iter().map(OsString::from).collect(),
         };
+        if let (Program::Script(text), Some(script)) = (&posted.job.launch.program, &posted.script)
+        {
+            // Somebody may have cleared the state folder away.
+            if !script.exists() {
+                let _ = prepare::put_away(script, text);
+            }
+        }
         let paths = files::of_task(&self.work, id, &self.around, &self.settings.folder);
         let start = process::Start {
             command,

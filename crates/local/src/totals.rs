@@ -34,6 +34,8 @@ pub struct Summary {
     pub left: usize,
     /// Whether someone stopped the run.
     pub interrupted: bool,
+    /// Whether all of it is in the journal.
+    pub recorded: bool,
     /// From the first start to the last end.
     pub makespan_ms: u64,
     /// Mean time from being able to start to starting.

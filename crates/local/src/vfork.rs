@@ -87,6 +87,12 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
 }
 
+/// A journal that would grow past the limit of file sizes is an error like a full disk, not our end.
+pub(crate) fn outlive_file_size_limits() {
+    // SAFETY: ignoring a signal installs no handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// What the child does.
 extern "C" fn run(shared: *mut c_void) -> c_int {
     // SAFETY: `start` passes a `Shared` that outlives this function and that nobody else uses.
@@ -119,6 +125,7 @@ fn prepare(shared: &Shared<'_>) -> Result<(), Step> {
         )?;
         // Rust's runtime ignores it; a program that inherited that would not end with its reader.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
         check(libc::setpgid(0, 0), Step::Setup)?;
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), Step::Setup)?;
         if libc::getppid() != shared.parent {

@@ -102,9 +102,7 @@ impl Work {
         for job in jobs {
             work.post(job, first_number)?;
         }
-        for at in 0..work.jobs.len() {
-            work.jobs[at].after = work.conditions(at)?;
-        }
+        work.tie()?;
         work.refuse_circles()?;
         Ok(work)
     }
@@ -293,59 +291,99 @@ impl Work {
         }
     }
 
-    fn conditions(&self, at: usize) -> Result<Vec<Condition>, RunError> {
-        let job = &self.jobs[at].job;
-        let condition = |dependency: &Dependency| {
-            let Dependency { kind, any, jobs } = dependency;
-            let jobs = match kind {
-                DependencyKind::Singleton => self.earlier_of_same_name(at),
-                DependencyKind::After
-                | DependencyKind::AfterAny
-                | DependencyKind::AfterOk
-                | DependencyKind::AfterNotOk
-                | DependencyKind::AfterCorr => {
-                    jobs.iter().map(|wanted| self.find(at, wanted)).collect::<Result<_, _>>()?
-                }
-            };
-            Ok(Condition { kind: *kind, any: *any, jobs })
-        };
-        job.after.iter().map(condition).collect()
+    /// Ties the dependencies of all jobs.
+    fn tie(&mut self) -> Result<(), RunError> {
+        let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (at, posted) in self.jobs.iter().enumerate() {
+            by_name.entry(&posted.job.pattern.name).or_default().push(at);
+        }
+        let all: Result<Vec<_>, RunError> =
+            (0..self.jobs.len()).map(|at| conditions(&self.jobs, at, &by_name)).collect();
+        for (posted, after) in self.jobs.iter_mut().zip(all?) {
+            posted.after = after;
+        }
+        Ok(())
     }
 
-    fn earlier_of_same_name(&self, at: usize) -> Vec<usize> {
-        let name = &self.jobs[at].job.pattern.name;
-        (0..at).filter(|other| self.jobs[*other].job.pattern.name == *name).collect()
-    }
-
-    /// The job that another one calls by its name; of several the last before it. Numbers are given
-    /// when a run begins, so that nobody can know them before.
-    fn find(&self, at: usize, wanted: &str) -> Result<usize, RunError> {
-        let is = |other: &usize| self.jobs[*other].job.pattern.name == wanted;
-        let found = (0..at).rev().chain(at + 1..self.jobs.len()).find(is);
-        found.ok_or_else(|| RunError::NoSuchJob {
-            job: self.jobs[at].job.pattern.name.clone(),
-            wanted: wanted.to_string(),
-        })
-    }
-
-    /// Jobs that can be put into an order are no circle: take away those whose conditions are about
-    /// jobs taken away before, until none is left.
+    /// Jobs that can be put into an order are no circle (Kahn's algorithm).
     fn refuse_circles(&self) -> Result<(), RunError> {
-        let mut left: BTreeSet<usize> = (0..self.jobs.len()).collect();
-        loop {
-            let waits = |at: &usize| {
-                let mut about = self.jobs[*at].after.iter().flat_map(|condition| &condition.jobs);
-                about.any(|other| left.contains(other))
-            };
-            let rest: BTreeSet<usize> = left.iter().copied().filter(waits).collect();
-            match rest.first() {
-                None => return Ok(()),
-                Some(first) if rest.len() == left.len() => {
-                    let job = self.jobs[*first].job.pattern.name.clone();
-                    return Err(RunError::Circle { job });
-                }
-                Some(_) => left = rest,
+        let mut waits: Vec<usize> = vec![0; self.jobs.len()];
+        let mut next: Vec<Vec<usize>> = vec![Vec::new(); self.jobs.len()];
+        for (at, posted) in self.jobs.iter().enumerate() {
+            for other in posted.after.iter().flat_map(|condition| &condition.jobs) {
+                waits[at] += 1;
+                next[*other].push(at);
             }
         }
+        let mut ready: Vec<usize> = (0..waits.len()).filter(|at| waits[*at] == 0).collect();
+        while let Some(at) = ready.pop() {
+            for other in &next[at] {
+                waits[*other] -= 1;
+                if waits[*other] == 0 {
+                    ready.push(*other);
+                }
+            }
+        }
+        match waits.iter().position(|waits| *waits > 0) {
+            None => Ok(()),
+            Some(at) => Err(RunError::Circle { job: self.jobs[at].job.pattern.name.clone() }),
+        }
     }
+}
+
+/// A job's conditions, with the jobs that they are about.
+fn conditions(
+    jobs: &[Posted],
+    at: usize,
+    by_name: &BTreeMap<&str, Vec<usize>>,
+) -> Result<Vec<Condition>, RunError> {
+    let job = &jobs[at].job;
+    let condition = |dependency: &Dependency| {
+        let Dependency { kind, any, jobs: wanted } = dependency;
+        let about = match kind {
+            DependencyKind::Singleton => {
+                earlier_of_same_name(jobs, at, &by_name[job.pattern.name.as_str()])
+            }
+            DependencyKind::After
+            | DependencyKind::AfterAny
+            | DependencyKind::AfterOk
+            | DependencyKind::AfterNotOk
+            | DependencyKind::AfterCorr => wanted
+                .iter()
+                .map(|wanted| find(job, at, by_name, wanted))
+                .collect::<Result<_, _>>()?,
+        };
+        Ok(Condition { kind: *kind, any: *any, jobs: about })
+    };
+    job.after.iter().map(condition).collect()
+}
+
+/// Earlier jobs of the same name, back to one that waits for those before it itself.
+fn earlier_of_same_name(jobs: &[Posted], at: usize, same: &[usize]) -> Vec<usize> {
+    let mut found = Vec::new();
+    for other in same[..same.partition_point(|other| *other < at)].iter().rev() {
+        found.push(*other);
+        let after = &jobs[*other].job.after;
+        if after.iter().any(|it| it.kind == DependencyKind::Singleton) {
+            break;
+        }
+    }
+    found
+}
+
+/// The job that another one calls by its name; of several the last before it, else the first after.
+/// Numbers are given when a run begins, so that nobody can know them before.
+fn find(
+    job: &Job,
+    at: usize,
+    by_name: &BTreeMap<&str, Vec<usize>>,
+    wanted: &str,
+) -> Result<usize, RunError> {
+    let name = job.pattern.name.clone();
+    let none = || RunError::NoSuchJob { job: name.clone(), wanted: wanted.to_string() };
+    let same = by_name.get(wanted).ok_or_else(none)?;
+    let before = same.partition_point(|other| *other < at);
+    let mut others = same[..before].iter().rev().chain(&same[before..]).copied();
+    let found = others.find(|other| *other != at);
+    found.ok_or(RunError::Circle { job: name.clone() })
 }

@@ -31,7 +31,8 @@ pub enum StateDirError {
 }
 
 /// The folder: `HOTPOT_STATE_DIR`; else `/var/lib/hotpot` for root; else `hotpot/HOST` in
-/// `XDG_STATE_HOME` or `~/.local/state`, as homes are often shared by machines. Made, readable by its owner alone, if it is missing.
+/// `XDG_STATE_HOME` or `~/.local/state`, as homes are often shared by machines. Absolute; made,
+/// readable by its owner alone, if it is missing.
 ///
 /// # Errors
 /// That no place is known or that it cannot be made.
@@ -39,7 +40,8 @@ pub fn state_dir() -> Result<PathBuf, StateDirError> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let path = place(variable, Uid::effective().is_root(), &host())?;
     make(&path)?;
-    Ok(path)
+    // Those who get it may work elsewhere.
+    Ok(std::path::absolute(&path).unwrap_or(path))
 }
 
 /// Makes a folder with its parents, readable by its owner alone; one that is there is left as it is.

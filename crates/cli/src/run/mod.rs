@@ -26,8 +26,6 @@ const MEMORY_MIB_PER_GPU: u64 = 128 * 1024;
 const WAIT_STEP_MS: u64 = 1000;
 
 pub(crate) fn run(options: &Run) -> Result<Answer, Failure> {
-    // Before any thread is there: whoever comes later must not hear them in our place.
-    let signals = Signals::take().map_err(refused)?;
     let simulated = match options.resume {
         // Before files are read: a pipe can be read only once.
         None if !options.files.is_empty() => simulated::machine(options.simulate_gpus.as_deref())?,
@@ -45,6 +43,8 @@ pub(crate) fn run(options: &Run) -> Result<Answer, Failure> {
     // leaves no trace.
     let draft = Work::new(order.jobs.clone(), 1).map_err(refused)?;
     prepare::look_at_folders(&draft, &prepare::surroundings(0), &folder).map_err(refused)?;
+    // Before the driver's threads are there: they must not hear signals in our place.
+    let signals = Signals::take().map_err(refused)?;
     let Some(devices) = devices(options, &order, simulated.as_ref(), &signals)? else {
         return Ok(Answer::No);
     };
@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Run) -> Result<Answer, Failure> {
     let mut progress = Progress::new(options.output.output == Output::Json || options.quiet);
     let books = (journal, around, devices);
     let runner = Runner::new(work, books, (settings, containment), (signals, &mut progress));
-    let summary = runner.run().map_err(refused)?;
+    let summary = runner.run();
     progress.finish();
     if summary.left == 0 {
         let _ = std::fs::remove_dir_all(&spool);
@@ -75,7 +75,7 @@ pub(crate) fn run(options: &Run) -> Result<Answer, Failure> {
         Output::Json => crate::words::to_json(&summary),
     };
     screen::print(&text)?;
-    Ok(if summary.done == summary.tasks { Answer::Yes } else { Answer::No })
+    Ok(if summary.done == summary.tasks && summary.recorded { Answer::Yes } else { Answer::No })
 }
 
 /// The GPUs that the run may use; `None` if someone stopped the wait for them.
@@ -148,7 +148,7 @@ fn refused(error: RunError) -> Failure {
             Failure::Usage(error.to_string())
         }
         RunError::File { .. }
-        | RunError::Journal { .. }
+        | RunError::Journal(_)
         | RunError::Gpus(_)
         | RunError::Busy(_)
         | RunError::Resume(_)

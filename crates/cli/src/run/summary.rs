@@ -29,7 +29,7 @@ pub(super) fn table(summary: &Summary) -> String {
         row(&mut text, "occupancy", format!("{occupancy} of all GPUs for the whole makespan"));
     }
     if summary.left > 0 {
-        let what = if summary.interrupted { "interrupted" } else { "not all started" };
+        let what = if summary.interrupted { "interrupted" } else { "not all could be started" };
         let _ = writeln!(
             text,
             "{what}: {} tasks left; continue with `hotpot run --resume {}`",

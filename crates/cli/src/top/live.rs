@@ -1,8 +1,11 @@
 //! The loop on a terminal. However it ends (key, signal, panic), the terminal is as it was before.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use ratatui::DefaultTerminal;
@@ -65,6 +68,20 @@ pub(super) fn show(
     Ok(came)
 }
 
+/// Waits for a key, and looks whether the terminal is still there: reading keys from one that is gone
+/// would never come back, even without the signal that should say so.
+fn has_hung_up(wait: Duration) -> io::Result<bool> {
+    let input = io::stdin();
+    let mut keys = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);
+    match poll(&mut keys, timeout) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+    Ok(keys[0].revents().is_some_and(|found| found.intersects(gone)))
+}
+
 /// The signal that ended it, or `None` for a key.
 fn turn(
     terminal: &mut DefaultTerminal,
@@ -82,7 +99,10 @@ fn turn(
         if let Some(signal) = signals.came() {
             return Ok(Some(signal));
         }
-        if event::poll(TICK)? {
+        if has_hung_up(TICK)? {
+            return Ok(Some(Signal::SIGHUP));
+        }
+        if event::poll(Duration::ZERO)? {
             if let Event::Key(key) = event::read()?
                 && view.key(key, &picture.pots) == Next::Quit
             {

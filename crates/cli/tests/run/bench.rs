@@ -142,8 +142,8 @@ pub(crate) fn can_make_cgroups() -> bool {
     let Some(own) = own.lines().find_map(|line| line.strip_prefix("0::/")) else { return false };
     ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].iter().any(|mount| {
         let folder = Path::new(mount).join(own).join(format!("probe-{}", std::process::id()));
-        let made =
-            Path::new(mount).join("cgroup.procs").exists() && std::fs::create_dir(&folder).is_ok();
+        let made = Path::new(mount).join("cgroup.controllers").exists()
+            && std::fs::create_dir(&folder).is_ok();
         made && std::fs::remove_dir(&folder).is_ok()
     })
 }

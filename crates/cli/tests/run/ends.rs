@@ -152,3 +152,31 @@ fn many_failures_are_counted_and_few_are_named() {
     assert_eq!(done.err.matches("exit status 9").count(), 10);
     assert!(done.out.contains("0 of 30 tasks done, 30 failed"), "{}", done.out);
 }
+
+#[test]
+fn a_task_that_leaves_its_cgroup_is_ended_all_the_same() {
+    if !can_make_cgroups() {
+        return skip("there is no cgroup to leave");
+    }
+    let bench = Bench::new("escape");
+    bench.script(
+        "e.sbatch",
+        "--job-name=e\n--time=0:02\n--output=e.txt",
+        "for mount in /sys/fs/cgroup /sys/fs/cgroup/unified; do [ -e $mount/cgroup.controllers ] && echo $$ > $mount/cgroup.procs; done\n\
+         ( exec sleep 4009 ) & exec sleep 4009",
+    );
+    let done = bench.run("run e.sbatch --grace 300ms");
+    assert!(done.err.contains("e: time limit reached"), "{}", done.err);
+    assert_eq!(processes("sleep\u{0}4009"), Vec::<u32>::new());
+}
+
+#[test]
+fn a_run_that_still_reads_its_files_can_be_stopped() {
+    let bench = Bench::new("reading");
+    let pipe = bench.place.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("it runs").success());
+    let mut run = bench.start(bench.command("run pipe"));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    run.signal("TERM");
+    assert_eq!(run.wait(), -1);
+}

@@ -151,3 +151,13 @@ fn shares_of_two_gpus_never_come_by_way_of_mps_or_mig() {
     let text = bench.read("t.txt");
     assert!(text.starts_with("0,1 none GPU-") && !text.contains("MIG-"), "{text}");
 }
+
+#[test]
+fn a_relative_state_folder_serves_tasks_that_work_elsewhere() {
+    let bench = Bench::new("relative");
+    std::fs::create_dir(bench.place.path("sub")).expect("a folder");
+    bench.script("r.sbatch", "--chdir=sub\n--output=r.txt", "basename $PWD");
+    let mut command = bench.command("run r.sbatch");
+    assert!(command.env("HOTPOT_STATE_DIR", "rel").status().expect("it runs").success());
+    assert_eq!(bench.read("sub/r.txt"), "sub\n");
+}

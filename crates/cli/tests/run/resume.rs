@@ -1,6 +1,7 @@
 //! A run that was interrupted goes on where it stopped, however it was stopped.
 
 use crate::bench::{Bench, processes};
+use crate::support::Done;
 
 const TASKS: usize = 12;
 
@@ -125,4 +126,71 @@ fn what_there_is_not_cannot_be_continued() {
     run.signal("INT");
     run.wait();
     assert_eq!(processes("sleep\u{0}4006"), Vec::<u32>::new());
+}
+
+#[test]
+fn a_task_whose_end_is_known_is_not_repeated_for_what_it_left_behind() {
+    let bench = Bench::new("leftover");
+    bench.script(
+        "l.sbatch",
+        "--output=/dev/null",
+        "( trap '' TERM; exec sleep 4010 ) & echo >> begun; sleep 0.1; exit 0",
+    );
+    let mut run = bench.start(bench.command("run l.sbatch"));
+    bench.until("it has begun", || bench.read("begun") == "\n");
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    run.signal("KILL");
+    run.wait();
+    let done = bench.run("run --resume");
+    assert_eq!((done.code, bench.read("begun").as_str()), (0, "\n"), "{}", done.err);
+    assert!(done.err.contains("1 of 1 tasks are over already"), "{}", done.err);
+    assert_eq!(processes("sleep\u{0}4010"), Vec::<u32>::new());
+}
+
+#[test]
+fn tasks_for_which_no_gpu_is_left_are_left_for_later() {
+    let bench = Bench::new("stranded");
+    bench.script(
+        "m.sbatch",
+        "--array=1-5\n--gpu-mem=2G\n--gpu-share=mps\n--output=m-%a.txt",
+        "echo ok",
+    );
+    let broken = bench.place.write("broken", "#!/bin/sh\nexit 1\n");
+    let may_run = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&broken, may_run).expect("a mode");
+    let mut command = bench.command("run m.sbatch --simulate-gpus a100-80gb:2");
+    let done = Done::of(command.env("HOTPOT_MPS_CONTROL", &broken).output().expect("it runs"));
+    assert_eq!(done.code, 1, "{}", done.err);
+    assert!(done.err.contains("GPU 0 is set aside"), "{}", done.err);
+    assert!(done.out.contains("5 tasks left"), "{} {}", done.out, done.err);
+    let done = bench.run("run --resume");
+    assert_eq!((done.code, bench.read("m-5.txt").as_str()), (0, "ok\n"), "{}", done.err);
+}
+
+#[test]
+fn what_a_killed_run_has_left_of_its_simulated_machine_is_taken_away() {
+    let bench = Bench::new("machines");
+    // Addresses of sockets must be short.
+    let temp = std::env::temp_dir().join(format!("hp{}", std::process::id()));
+    std::fs::create_dir(&temp).expect("a folder");
+    bench.script(
+        "m.sbatch",
+        "--gpu-mem=2G\n--gpu-share=mps\n--output=m.txt",
+        "echo up; sleep 4011",
+    );
+    let mut command = bench.command("run m.sbatch --simulate-gpus a100-80gb:1");
+    command.env("TMPDIR", &temp);
+    let mut run = bench.start(command);
+    bench.until("it is up", || bench.read("m.txt") == "up\n");
+    run.signal("KILL");
+    run.wait();
+    let machines = || std::fs::read_dir(&temp).expect("the folder").count();
+    assert_eq!(machines(), 1);
+    bench.script("n.sbatch", "--gpus=1\n--output=/dev/null", "true");
+    let mut command = bench.command("run n.sbatch --simulate-gpus a100-80gb:1");
+    assert!(command.env("TMPDIR", &temp).status().expect("it runs").success());
+    assert_eq!(machines(), 0);
+    std::fs::remove_dir(&temp).expect("an empty folder");
+    let daemons = processes(&temp.display().to_string());
+    assert_eq!(daemons, Vec::<u32>::new());
 }

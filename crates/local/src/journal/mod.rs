@@ -267,16 +267,34 @@ fn forget_the_oldest(change: &Connection, run: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Version of the tables above (SQLite's `user_version`).
+const VERSION: i64 = 1;
+
 fn open(path: &Path) -> Result<Connection, RunError> {
-    let connection = node::journal::open(path).map_err(|error| RunError::Journal {
-        path: path.to_path_buf(),
-        error: error.to_string(),
-    })?;
-    let ready = connection.execute_batch(TABLES);
-    // Tasks come by the thousand: a commit need not wait for the disk, see above.
-    let ready = ready.and_then(|()| connection.pragma_update(None, "synchronous", "normal"));
-    ready.map_err(|error| failure(path, &error))?;
-    Ok(connection)
+    let connection = node::journal::open(path);
+    let connection = connection.map_err(|error| RunError::Journal(error.to_string()))?;
+    let prepare = || -> rusqlite::Result<Option<i64>> {
+        let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let table = "select count(*) from sqlite_schema where name = 'runs'";
+        let tables: i64 = connection.query_row(table, [], |row| row.get(0))?;
+        if tables > 0 && version != VERSION {
+            return Ok(Some(version));
+        }
+        connection.execute_batch(TABLES)?;
+        connection.pragma_update(None, "user_version", VERSION)?;
+        // Tasks come by the thousand: a commit need not wait for the disk, see above.
+        connection.pragma_update(None, "synchronous", "normal")?;
+        Ok(None)
+    };
+    match prepare().map_err(|error| failure(path, &error))? {
+        None => Ok(connection),
+        Some(version) => {
+            let what =
+                format!("was written by another release (version {version}, here {VERSION})");
+            let way_out = "use that one to go on with its runs, or move the file away";
+            Err(RunError::Journal(format!("{}: the journal {what}; {way_out}", path.display())))
+        }
+    }
 }
 
 fn failure(path: &Path, error: &rusqlite::Error) -> RunError {
@@ -290,6 +308,6 @@ fn failure(path: &Path, error: &rusqlite::Error) -> RunError {
         }
         _ => "see whether its disk and folder are in order",
     };
-    let error = format!("cannot be read or written: {error}; {way_out}");
-    RunError::Journal { path: path.to_path_buf(), error }
+    let path = path.display();
+    RunError::Journal(format!("{path}: the journal cannot be read or written: {error}; {way_out}"))
 }

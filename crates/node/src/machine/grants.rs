@@ -157,7 +157,7 @@ impl Machine {
             (_, None) => return Err(MachineError::refused(gpu, "no memory caps without a cgroup")),
             (Enforcement::Hard | Enforcement::Cooperative, Some(parent)) => parent.clone(),
         };
-        let cgroup = Cgroup::create(&parent, &word(who))?;
+        let cgroup = cgroup_for(&parent, who)?;
         let compute = "the driver's memory limits do not cap compute";
         let compute = Enforcement::Absent(compute.to_owned());
         let limited = MemoryLimits::of(&self.driver)
@@ -198,7 +198,21 @@ fn capped(asked: bool) -> Enforcement {
     }
 }
 
-/// A holder's name as one word that a folder may have.
-fn word(who: &str) -> String {
-    who.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
+/// The cgroup of a holder, below one for those that share the first part of its name: `RUN/TASK`.
+fn cgroup_for(parent: &Path, who: &str) -> Result<Cgroup, MachineError> {
+    let (group, name) = who.rsplit_once('/').unwrap_or(("", who));
+    match group {
+        "" => Ok(Cgroup::create(parent, &word(name))?),
+        group => {
+            let group = Cgroup::create(parent, &word(group))?;
+            Ok(Cgroup::create(group.path(), &word(name))?)
+        }
+    }
+}
+
+/// A part of a holder's name as a folder may be called.
+fn word(part: &str) -> String {
+    let fine = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    let word: String = part.chars().map(|c| if fine(c) { c } else { '-' }).collect();
+    if word.trim_matches('.').is_empty() { "-".repeat(word.len().max(1)) } else { word }
 }

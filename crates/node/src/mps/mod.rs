@@ -46,7 +46,7 @@ pub struct Mps {
 }
 
 /// The control daemon of one GPU. Dropping this does not end it: it outlives us on purpose.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Daemon {
     tool: Tool,
     folder: PathBuf,
@@ -180,6 +180,9 @@ impl Mps {
     }
 }
 
+/// Time that a daemon has to say that it is well.
+const HEALTH_LIMIT: Duration = Duration::from_secs(2);
+
 impl Daemon {
     /// Its process number.
     pub fn pid(&self) -> u32 {
@@ -199,11 +202,13 @@ impl Daemon {
         if !self.lives() {
             return Err(gone(&self.folder));
         }
+        // Whoever asks has other things to do than to wait for a daemon that hangs.
+        let hurried = Self { tool: self.tool.clone().within(HEALTH_LIMIT), ..self.clone() };
         if self.interface == Interface::V3 {
-            return self.servers().map(|_| ());
+            return hurried.servers().map(|_| ());
         }
         let asked = "get_default_active_thread_percentage";
-        let said = self.tell(asked)?;
+        let said = hurried.tell(asked)?;
         match said.trim().parse::<f64>() {
             Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(()),
             _ => Err(MpsError::Odd { asked: asked.into(), said: said.trim().into() }),
