@@ -144,3 +144,32 @@ fn a_driver_that_hangs_is_told() {
     assert!(done.out.contains("code=0"), "{done:?}");
     same_terminal(&place);
 }
+
+#[test]
+fn it_ends_with_its_terminal() {
+    let place = place("hangup");
+    // The terminal is script's: with it gone, and its hangup signal kept from us, nobody can press q.
+    let mut shell = place.command("bash");
+    let view = format!(
+        "trap \"\" HUP; {} top --simulate-gpus t4:1 & echo $! > view; wait",
+        support::PROGRAM
+    );
+    shell.args(["-c", "exec script -qec \"$0\" /dev/null", &view]);
+    shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+    let Ok(mut script) = shell.spawn() else { return skip("no script(1)") };
+    let number = || std::fs::read_to_string(place.path("view")).unwrap_or_default();
+    let until = |is: &dyn Fn() -> bool| {
+        let begun = std::time::Instant::now();
+        while !is() && begun.elapsed().as_secs() < 20 {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        is()
+    };
+    assert!(until(&|| !number().trim().is_empty()), "the view starts");
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    script.kill().expect("it runs");
+    script.wait().expect("it ends");
+    let stat = format!("/proc/{}/stat", number().trim());
+    let gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+    assert!(until(&gone), "the view is still there");
+}

@@ -1,5 +1,6 @@
 //! The loop on a terminal. However it ends (key, signal, panic), the terminal is as it was before.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -70,16 +71,15 @@ pub(super) fn show(
 
 /// Waits for a key, and looks whether the terminal is still there: reading keys from one that is gone
 /// would never come back, even without the signal that should say so.
-fn has_hung_up(wait: Duration) -> io::Result<bool> {
-    let input = io::stdin();
-    let mut keys = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+fn has_hung_up(keys: &File, wait: Duration) -> io::Result<bool> {
+    let mut ends = [PollFd::new(keys.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);
-    match poll(&mut keys, timeout) {
+    match poll(&mut ends, timeout) {
         Ok(_) | Err(Errno::EINTR) => {}
         Err(error) => return Err(error.into()),
     }
     let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
-    Ok(keys[0].revents().is_some_and(|found| found.intersects(gone)))
+    Ok(ends[0].revents().is_some_and(|found| found.intersects(gone)))
 }
 
 /// The signal that ended it, or `None` for a key.
@@ -90,6 +90,8 @@ fn turn(
     signals: &Signals,
     interval: Duration,
 ) -> io::Result<Option<Signal>> {
+    // Where keys come from, whatever standard input is.
+    let keys = File::open("/dev/tty")?;
     let (mut view, mut stale) = (View::default(), true);
     loop {
         if stale {
@@ -99,7 +101,7 @@ fn turn(
         if let Some(signal) = signals.came() {
             return Ok(Some(signal));
         }
-        if has_hung_up(TICK)? {
+        if has_hung_up(&keys, TICK)? {
             return Ok(Some(Signal::SIGHUP));
         }
         if event::poll(Duration::ZERO)? {
