@@ -36,8 +36,13 @@ impl Python {
         println!("installing {} into {}", ALL.join(", "), python.folder.display());
         let mut make = Command::new("python3");
         make.args(["-m", "venv", "--clear"]).arg(&python.folder);
-        shell::output(&mut make)
-            .map_err(|error| format!("{error}\non Debian: apt-get install python3-venv"))?;
+        // Debian has the module in a package of its own.
+        if let Err(error) = shell::output(&mut make) {
+            if !shell::install("python3-venv") {
+                return Err(format!("{error}\nit needs Debian's package python3-venv"));
+            }
+            shell::output(&mut make)?;
+        }
         let mut install = python.program("pip");
         shell::output(install.args(["install", "--quiet", "--no-input"]).args(ALL))?;
         fs::write(&marker, pins).map_err(|error| format!("{}: {error}", marker.display()))?;

@@ -1,7 +1,7 @@
 //! Running other programs, with a line that says which.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::Verdict;
 
@@ -49,4 +49,15 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
         return Ok(text);
     }
     Err(format!("{name}: {}\n{text}{}", done.status, String::from_utf8_lossy(&done.stderr)))
+}
+
+/// Installs a Debian package; whether that could be done.
+pub(crate) fn install(package: &str) -> bool {
+    println!("$ apt-get install {package}");
+    let quiet = |words: &[&str]| {
+        let done = Command::new("apt-get").args(words).stdout(Stdio::null()).status();
+        done.is_ok_and(|status| status.success())
+    };
+    let install = ["install", "--yes", "--quiet", "--no-install-recommends", package];
+    quiet(&install) || quiet(&["update", "--quiet"]) && quiet(&install)
 }

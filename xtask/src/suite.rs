@@ -1,8 +1,8 @@
 //! Everything that CI checks, in the order in which failures are cheapest to find.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::{Verdict, fakes, reproduce, shell, tidy};
+use crate::{Verdict, fakes, metrics, reproduce, shell, tidy};
 
 pub(crate) fn run() -> Verdict {
     tidy::run()?;
@@ -26,28 +26,14 @@ pub(crate) fn run() -> Verdict {
     )?;
     // Tests load the fake driver and start the program as they lie in the target folder.
     shell::cargo(&["build", "--workspace", "--quiet"])?;
-    install("faketime");
+    let faketime = Command::new("faketime").arg("--version").output().is_ok();
+    if !faketime && !shell::install("faketime") {
+        println!("skipped: what needs faketime, which could not be installed");
+    }
     shell::cargo(&["test", "--workspace"])?;
     fakes::run()?;
+    metrics::read_by_others()?;
     reproduce::slice()
-}
-
-/// Installs a Debian package that a test uses and would be skipped without.
-fn install(package: &str) {
-    let there = |name: &str| Command::new(name).arg("--version").output().is_ok();
-    if there(package) {
-        return;
-    }
-    println!("$ apt-get install {package}");
-    let quiet = |words: &[&str]| {
-        let done = Command::new("apt-get").args(words).stdout(Stdio::null()).status();
-        done.is_ok_and(|status| status.success())
-    };
-    let install = ["install", "--yes", "--quiet", "--no-install-recommends", package];
-    let done = quiet(&install) || quiet(&["update", "--quiet"]) && quiet(&install);
-    if !done {
-        println!("skipped: what needs {package}, which could not be installed");
-    }
 }
 
 /// Whether a cargo component is installed; a toolchain may come without.

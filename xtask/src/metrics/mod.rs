@@ -4,7 +4,7 @@
 mod process;
 mod readers;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -32,18 +32,13 @@ const GROWTH_MAX_KIB: u64 = 512;
 /// Checks and measures; `quick` takes a tenth of the day.
 pub(crate) fn run(quick: bool) -> Verdict {
     shell::cargo(&["build", "--quiet", "--release", "--package", "cli", "--package", "fake-nvml"])?;
+    let built = shell::target().join("release");
     let sleepers = Sleepers::start(GPUS * DEVICES)?;
     let machine = machine(&sleepers.pids())?;
-    let mut agent = Agent::start(command(&machine).args(["agent", "--listen", "127.0.0.1:0"]))?;
-    agent.scrape("")?;
-    std::thread::sleep(Duration::from_millis(1100));
-    let text = agent.scrape("")?;
-    let openmetrics = agent.scrape("application/openmetrics-text")?;
-    println!("8 GPUs x 7 MIG devices: {} lines, {} bytes", text.lines().count(), text.len());
-    readers::check(&text, &openmetrics)?;
+    let mut agent = readable(&built, &machine)?;
     let rest = rest(&mut agent)?;
     drop(agent);
-    let mut agent = Agent::start(command(&machine).args([
+    let mut agent = Agent::start(command(&built, &machine).args([
         "agent",
         "--listen",
         "127.0.0.1:0",
@@ -53,6 +48,28 @@ pub(crate) fn run(quick: bool) -> Verdict {
     let day = if quick { DAY / 10 } else { DAY };
     let day = day_of_scrapes(&mut agent, day);
     rest.and(day)
+}
+
+/// What the agent says is read by the programs of others; nothing is timed, and the program is the
+/// one that tests use.
+pub(crate) fn read_by_others() -> Verdict {
+    let built = shell::target().join("debug");
+    let sleepers = Sleepers::start(GPUS * DEVICES)?;
+    readable(&built, &machine(&sleepers.pids())?).map(drop)
+}
+
+/// Starts the agent and has two scrapes read.
+fn readable(built: &Path, machine: &Machine) -> Result<Agent, String> {
+    let mut agent =
+        Agent::start(command(built, machine).args(["agent", "--listen", "127.0.0.1:0"]))?;
+    agent.scrape("")?;
+    // Some figures are differences between two moments.
+    std::thread::sleep(Duration::from_millis(1100));
+    let text = agent.scrape("")?;
+    let openmetrics = agent.scrape("application/openmetrics-text")?;
+    println!("8 GPUs x 7 MIG devices: {} lines, {} bytes", text.lines().count(), text.len());
+    readers::check(&text, &openmetrics)?;
+    Ok(agent)
 }
 
 /// Eight GPUs of the kind with most counters, each with seven MIG devices and a process on each.
@@ -80,9 +97,8 @@ fn machine(pids: &[u32]) -> Result<Machine, String> {
     Ok(machine)
 }
 
-/// The program, on the machine.
-fn command(machine: &Machine) -> Command {
-    let built: PathBuf = shell::target().join("release");
+/// The program that lies in a folder, on the machine.
+fn command(built: &Path, machine: &Machine) -> Command {
     let mut command = Command::new(built.join("hotpot"));
     command.env("HOTPOT_NVML", built.join("libhotpot_fake_nvml.so"));
     command.env(MACHINE_VARIABLE, machine.folder());

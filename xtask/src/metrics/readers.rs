@@ -80,11 +80,11 @@ fn promtool() -> Result<PathBuf, String> {
     }
     println!("fetching Debian's package prometheus into {}", folder.display());
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let script = "apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb .";
+    let script = "fetch() { apt-get download -qq prometheus; }
+                  fetch || { apt-get update -qq && fetch; } && dpkg-deb -x prometheus_*.deb .";
     let fetched = shell::output(Command::new("sh").args(["-c", script]).current_dir(&folder));
-    fetched.map_err(|error| {
-        format!("{error}\nif the package is not found: apt-get update; elsewhere than on Debian put promtool into /usr/bin")
-    })?;
+    fetched
+        .map_err(|error| format!("{error}\nelsewhere than on Debian put promtool into /usr/bin"))?;
     Ok(unpacked)
 }
 
