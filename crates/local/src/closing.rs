@@ -34,8 +34,8 @@ impl Runner<'_> {
     pub(crate) fn finish(mut self) -> Summary {
         self.totals.advance(&self.snapshot, self.clock.now_ms());
         self.containment.close();
-        if let Err(why) = self.devices.restore() {
-            self.watch.told(&format!("GPUs could not be put back as they were: {why}"));
+        for text in self.devices.restore() {
+            self.watch.told(&text);
         }
         self.withdraw();
         let view = self.view();

@@ -172,7 +172,8 @@ pub fn start_ticks_of(pid: u32) -> Option<u64> {
 
 /// The cgroup that this process is in, if cgroup v2 is mounted.
 fn parent() -> Option<PathBuf> {
-    let mount = MOUNTS.into_iter().find(|mount| Path::new(mount).join("cgroup.controllers").exists())?;
+    let mount =
+        MOUNTS.into_iter().find(|mount| Path::new(mount).join("cgroup.controllers").exists())?;
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some(Path::new(mount).join(path.trim_start_matches('/')))

@@ -181,19 +181,20 @@ impl Devices {
         machine.look_after().into_iter().filter_map(trouble).collect()
     }
 
-    /// Puts the run's GPUs back as they were before it; says what could not be.
-    ///
-    /// # Errors
-    /// What is not as it was, and why.
-    pub fn restore(&mut self) -> Result<(), String> {
+    /// Puts the run's GPUs back as they were before it; says of which that could not be done, or was
+    /// not, for somebody else has changed them since.
+    pub fn restore(&mut self) -> Vec<String> {
         let uuids = self.uuids();
-        let Some(machine) = &mut self.machine else { return Ok(()) };
-        let restored = machine.restore(&uuids).map_err(|error| error.to_string())?;
-        let left = |(gpu, _, why): &(String, _, String)| format!("{gpu}: {why}");
-        match restored.left.as_slice() {
-            [] => Ok(()),
-            left_over => Err(left_over.iter().map(left).collect::<Vec<_>>().join("; ")),
-        }
+        let Some(machine) = &mut self.machine else { return Vec::new() };
+        let restored = match machine.restore(&uuids) {
+            Ok(restored) => restored,
+            Err(error) => return vec![format!("GPUs are not put back as they were: {error}")],
+        };
+        let left = restored.left.iter();
+        let left = left.map(|(gpu, _, why)| format!("{gpu} is not yet put back as it was: {why}"));
+        let forgotten = restored.forgotten.iter();
+        let forgotten = forgotten.map(|(gpu, _, why)| format!("{gpu} stays as it is: {why}"));
+        left.chain(forgotten).collect()
     }
 
     fn both(&mut self, at: u8) -> Result<(&mut Machine, &Managed), String> {
