@@ -26,7 +26,8 @@ impl Runner<'_> {
             reason: self.reason.clone(),
             gpus: self.devices.gpu_count(),
             gpus_held: gpus_held(&self.snapshot),
-            busy_ratio: self.gauge.busy_ratio(),
+            // A simulated GPU computes nothing.
+            busy_ratio: self.gauge.busy_ratio().filter(|_| !self.settings.simulated),
         }
     }
 
@@ -58,6 +59,7 @@ impl Runner<'_> {
             ..Summary::default()
         };
         self.totals.into_summary(&mut summary);
+        summary.gpu_hours_busy = summary.gpu_hours_busy.filter(|_| !summary.simulated);
         let written = match left {
             0 => self.journal.finish(Clock::calendar_ms()),
             _ => self.journal.write(),

@@ -295,7 +295,12 @@ impl Work {
     fn tie(&mut self) -> Result<(), RunError> {
         let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (at, posted) in self.jobs.iter().enumerate() {
-            by_name.entry(&posted.job.pattern.name).or_default().push(at);
+            let name = posted.job.pattern.name.as_str();
+            by_name.entry(name).or_default().push(at);
+            // A script without --job-name is called after its file, and often meant without `.sbatch`.
+            if let Some((stem, "sbatch" | "slurm" | "sh")) = name.rsplit_once('.') {
+                by_name.entry(stem).or_default().push(at);
+            }
         }
         let all: Result<Vec<_>, RunError> =
             (0..self.jobs.len()).map(|at| conditions(&self.jobs, at, &by_name)).collect();

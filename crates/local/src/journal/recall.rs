@@ -43,7 +43,7 @@ pub struct TaskRow {
 /// A run as it stands in the journal: itself, name and text of its files, and its tasks.
 pub type Recalled = (RunRow, Vec<(String, String)>, Vec<TaskRow>);
 
-/// Reads the newest run, or the one with a number.
+/// Reads the newest run that has not ended, else the newest, or the one with a number.
 ///
 /// # Errors
 /// There is no such run, or the file cannot be read.
@@ -73,7 +73,7 @@ pub fn recall(path: &Path, run: Option<i64>) -> Result<Recalled, RunError> {
 
 fn run_row(connection: &Connection, run: Option<i64>) -> rusqlite::Result<Option<RunRow>> {
     let select = "select run, pid, start_ticks, cgroup, options, first_number, ended_ms is not null
-                  from runs where ?1 is null or run = ?1 order by run desc limit 1";
+                  from runs where ?1 is null or run = ?1 order by ended_ms is not null, run desc limit 1";
     let row = |row: &rusqlite::Row<'_>| {
         Ok(RunRow {
             run: row.get(0)?,
