@@ -17,7 +17,7 @@ use crate::error::RunError;
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// What can be done if all GPUs are in use.
-pub const BUSY_WAY_OUT: &str = "wait for GPUs with --wait, or choose others with --devices";
+const BUSY_WAY_OUT: &str = "wait for GPUs with --wait, or choose others with --devices";
 
 /// The GPUs that a run uses, in the order in which the engine counts them.
 #[derive(Default)]

@@ -115,7 +115,7 @@ fn slurm(
     let processes = u64::from(posted.job.launch.processes.max(1));
     let all_cpus = (pattern.demand.cpu_milli / 1000).max(1);
     let cpus = all_cpus.to_string();
-    let number = task.number.to_string();
+    let number = work.number(start.id).to_string();
     let folder = start.folder.display().to_string();
     let mut set = vec![
         ("SLURM_JOB_ID", number.clone()),
@@ -164,7 +164,7 @@ fn slurm(
             [first, second, ..] => second - first,
             _ => 1,
         };
-        set.push(("SLURM_ARRAY_JOB_ID", posted.number.to_string()));
+        set.push(("SLURM_ARRAY_JOB_ID", work.job_number(start.id).to_string()));
         set.push(("SLURM_ARRAY_TASK_ID", index.to_string()));
         set.push(("SLURM_ARRAY_TASK_COUNT", array.indices.len().to_string()));
         set.push(("SLURM_ARRAY_TASK_MIN", first.copied().unwrap_or(0).to_string()));

@@ -29,8 +29,8 @@ pub fn of_task(work: &Work, id: usize, around: &Surroundings, base: &Path) -> Pa
     let launch = &posted.job.launch;
     let task = &work.tasks[id];
     let names = Names {
-        job: posted.number,
-        task: task.number,
+        job: work.job_number(id),
+        task: work.number(id),
         index: task.index,
         name: &posted.job.pattern.name,
         user: &around.user,

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use formats::job::Program;
 
-use crate::containment;
 use crate::environment::Surroundings;
 use crate::error::RunError;
 use crate::files;
@@ -17,8 +16,8 @@ use crate::work::Work;
 /// Output folders looked at before a run, to say at once that one is missing.
 const LOOKED_AT_MAX: usize = 1000;
 
-/// The surroundings of a run, as they are now.
-pub fn surroundings(run: i64) -> Surroundings {
+/// The surroundings of a run, as they are now; its name is not known yet.
+pub fn surroundings() -> Surroundings {
     let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
     let uid = nix::unistd::getuid();
     let user = nix::unistd::User::from_uid(uid).ok().flatten().map(|user| user.name);
@@ -27,7 +26,7 @@ pub fn surroundings(run: i64) -> Surroundings {
         host: host.split('.').next().unwrap_or_default().to_string(),
         user: user.unwrap_or_else(|| uid.to_string()),
         uid: uid.as_raw(),
-        run: containment::name(run, std::process::id()),
+        run: String::new(),
         stand_ins: None,
     }
 }
@@ -52,9 +51,11 @@ pub fn spool(work: &mut Work, around: &mut Surroundings, folder: &Path) -> Resul
         error,
         way_out: "free some space, or set HOTPOT_STATE_DIR to a folder that can be written",
     };
-    for posted in &mut work.jobs {
+    for at in 0..work.jobs.len() {
+        let number = work.job_number(work.jobs[at].first);
+        let posted = &mut work.jobs[at];
         let Program::Script(text) = &posted.job.launch.program else { continue };
-        let path = folder.join(format!("job{}.sh", posted.number));
+        let path = folder.join(format!("job{}.sh", number));
         put_away(&path, text).map_err(|error| failure(&path, error))?;
         posted.script = Some(path);
     }

@@ -73,8 +73,7 @@ impl Runner<'_> {
         for (index, share) in seats.iter().flat_map(|seat| &seat.shares) {
             let _ = write!(device, "gpu{} {} ", self.devices.index(*index), share.kind());
         }
-        let task = &self.work.tasks[id];
-        let (number, attempt) = (task.number, task.attempts + 1);
+        let (number, attempt) = (self.work.number(id), self.work.tasks[id].attempts + 1);
         let at_ms = Clock::calendar_ms();
         self.journal.note(Entry::Starting { task: id, number, attempt, device, at_ms });
     }

@@ -12,8 +12,6 @@ pub struct Task {
     pub job: usize,
     /// Index in the job's array.
     pub index: Option<u32>,
-    /// Its number, which no other task in the same state folder has (`SLURM_JOB_ID`).
-    pub number: u64,
     /// How often it has been started.
     pub attempts: u32,
     /// Where it stands.

@@ -15,8 +15,6 @@ use crate::task::{Ending, State, Task};
 pub struct Posted {
     /// What its file says.
     pub job: Job,
-    /// Its number; its tasks are numbered on from it.
-    pub number: u64,
     /// Position of its first task.
     pub first: usize,
     /// Where its script is kept, if it is one.
@@ -52,6 +50,7 @@ pub struct Work {
     pub jobs: Vec<Posted>,
     /// Tasks of all jobs; a position is the task's id to the engine.
     pub tasks: Vec<Task>,
+    first_number: u64,
     workloads: Vec<Arc<Workload>>,
     /// Tasks that wait for other jobs, by job.
     held: BTreeMap<usize, BTreeSet<usize>>,
@@ -92,22 +91,22 @@ impl Posted {
 }
 
 impl Work {
-    /// Numbers the jobs from `first_number` and ties their dependencies.
+    /// Makes tasks of the jobs and ties their dependencies.
     ///
     /// # Errors
     /// A dependency on a job that is not in this run, or on one that waits for it in turn; a job
     /// that needs several machines.
-    pub fn new(jobs: Vec<Job>, first_number: u64) -> Result<Self, RunError> {
-        let mut work = Self::default();
+    pub fn new(jobs: Vec<Job>) -> Result<Self, RunError> {
+        let mut work = Self { first_number: 1, ..Self::default() };
         for job in jobs {
-            work.post(job, first_number)?;
+            work.post(job)?;
         }
         work.tie()?;
         work.refuse_circles()?;
         Ok(work)
     }
 
-    fn post(&mut self, mut job: Job, first_number: u64) -> Result<(), RunError> {
+    fn post(&mut self, mut job: Job) -> Result<(), RunError> {
         if job.pattern.members > 1 {
             let (job, members) = (job.pattern.name.clone(), job.pattern.members);
             return Err(RunError::Gang { job, members });
@@ -115,19 +114,18 @@ impl Work {
         if let Some(gpus) = &mut job.pattern.demand.gpus {
             gpus.modes = usable_by_one_process(gpus);
         }
-        let (first, number) = (self.tasks.len(), first_number + self.tasks.len() as u64);
-        for (workload, number) in job.tasks(WorkloadId(first as u64)).into_iter().zip(number..) {
+        let first = self.tasks.len();
+        for workload in job.tasks(WorkloadId(first as u64)) {
             let index = workload.array.map(|member| member.index);
             let (job, state) = (self.jobs.len(), State::Held);
             self.held.entry(self.jobs.len()).or_default().insert(self.tasks.len());
-            self.tasks.push(Task { job, index, number, attempts: 0, state });
+            self.tasks.push(Task { job, index, attempts: 0, state });
             self.workloads.push(Arc::new(workload));
         }
         self.left = self.tasks.len();
         let (script, after) = (None, Vec::new());
         self.jobs.push(Posted {
             job,
-            number,
             first,
             script,
             after,
@@ -154,12 +152,27 @@ impl Work {
         &self.workloads[id].name
     }
 
+    /// Numbers the tasks on from `first`. Until then they count from 1.
+    pub fn number_from(&mut self, first: u64) {
+        self.first_number = first;
+    }
+
+    /// A task's number, which no other task in the same state folder has (`SLURM_JOB_ID`).
+    pub fn number(&self, id: usize) -> u64 {
+        self.first_number + id as u64
+    }
+
+    /// The number of a task's job: that of the job's first task.
+    pub fn job_number(&self, id: usize) -> u64 {
+        self.number(self.job_of(id).first)
+    }
+
     /// How a task is called where only letters, digits and `_` may stand, as Slurm does: `12_7`.
     pub fn label(&self, id: usize) -> String {
-        let posted = self.job_of(id);
+        let number = self.job_number(id);
         match self.tasks[id].index {
-            Some(index) => format!("{}_{index}", posted.number),
-            None => posted.number.to_string(),
+            Some(index) => format!("{number}_{index}"),
+            None => number.to_string(),
         }
     }
 

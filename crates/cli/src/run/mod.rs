@@ -41,16 +41,18 @@ pub(crate) fn run(options: &Run) -> Result<Answer, Failure> {
     let policy = order.remembered.policy()?;
     // Numbers are given by the journal; all is looked at before, so that a file that makes no sense
     // leaves no trace.
-    let draft = Work::new(order.jobs.clone(), 1).map_err(refused)?;
-    prepare::look_at_folders(&draft, &prepare::surroundings(0), &folder).map_err(refused)?;
+    let mut work = Work::new(order.jobs.clone()).map_err(refused)?;
+    let mut around = prepare::surroundings();
+    prepare::look_at_folders(&work, &around, &folder).map_err(refused)?;
     // Before the driver's threads are there: they must not hear signals in our place.
     let signals = Signals::take().map_err(refused)?;
     let Some(devices) = devices(options, &order, simulated.as_ref(), &signals)? else {
         return Ok(Answer::No);
     };
-    let (mut journal, first) = order.begin(draft.tasks.len())?;
-    let mut around = prepare::surroundings(journal.run());
-    let mut work = order.work(first, options.retry_failed)?;
+    let (mut journal, first) = order.begin(work.tasks.len())?;
+    around.run = containment::name(journal.run(), std::process::id());
+    work.number_from(first);
+    order.take_up(&mut work, options.retry_failed);
     let spool = prepare::folder(&order.state, journal.run());
     let ready = prepare::spool(&mut work, &mut around, &spool);
     let containment = Containment::new(around.run.clone());

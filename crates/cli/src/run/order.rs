@@ -112,12 +112,11 @@ impl Order {
         Journal::begin(&book, &new).map_err(refused)
     }
 
-    /// The work, with what an earlier part of the run has done already.
+    /// Notes in the work what an earlier part of the run has done already.
     ///
     /// * `retry_failed` — whether tasks that ended badly are done once more.
-    pub(super) fn work(&self, first: u64, retry_failed: bool) -> Result<Work, Failure> {
-        let mut work = Work::new(self.jobs.clone(), first).map_err(refused)?;
-        let Some(earlier) = &self.earlier else { return Ok(work) };
+    pub(super) fn take_up(&self, work: &mut Work, retry_failed: bool) {
+        let Some(earlier) = &self.earlier else { return };
         let mut kept = 0;
         for task in &earlier.tasks {
             if task.task >= work.tasks.len() {
@@ -136,7 +135,6 @@ impl Order {
         }
         let all = work.tasks.len();
         screen::note(&format!("run {}: {kept} of {all} tasks are over already", earlier.row.run));
-        Ok(work)
     }
 }
 
