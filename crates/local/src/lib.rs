@@ -5,6 +5,7 @@
 
 pub mod clock;
 mod closing;
+mod conditions;
 pub mod containment;
 mod deciding;
 pub mod devices;
