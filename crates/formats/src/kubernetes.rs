@@ -18,6 +18,13 @@ const GPU: &str = "nvidia.com/gpu";
 /// In front of a MIG profile, with `.` for the `+` of media variants (NVIDIA device plugin).
 const MIG: &str = "nvidia.com/mig-";
 
+/// Fields that are followed; others are named as ignored.
+const JOB_KEYS: [&str; 5] =
+    ["template", "completions", "parallelism", "completionMode", "activeDeadlineSeconds"];
+const POD_KEYS: [&str; 2] = ["containers", "activeDeadlineSeconds"];
+const CONTAINER_KEYS: [&str; 7] =
+    ["name", "image", "command", "args", "env", "workingDir", "resources"];
+
 /// Whether a file is a manifest, by its first keys.
 pub(crate) fn is_manifest(source: &Source) -> bool {
     let yaml = ["yaml", "yml"].contains(&source.extension().as_str());
@@ -45,11 +52,13 @@ fn job(file: &Keys<'_>) -> Result<Job, ReadError> {
     let name = named.map(|field| field.text()).transpose()?.unwrap_or("job").trim_end_matches('-');
     let owner = metadata.get("namespace").map(|field| field.text()).transpose()?;
     let spec = file.need("spec", "a spec")?.any_keys()?;
+    let mut ignored = Vec::new();
     let (pod, array, limit) = match kind.text()? {
         "Pod" => (spec, None, None),
         "Job" => {
             let template = spec.need("template", "a template")?.any_keys()?;
             let pod = template.need("spec", "a spec")?.any_keys()?;
+            ignored.extend(manifest::others("spec", &spec, &JOB_KEYS));
             (pod, completions(&spec)?, spec.get("activeDeadlineSeconds"))
         }
         other => {
@@ -73,7 +82,8 @@ fn job(file: &Keys<'_>) -> Result<Job, ReadError> {
     let index_variable = array.as_ref().map(|_| "JOB_COMPLETION_INDEX".to_string());
     let mut warnings = Vec::new();
     let launch = Launch { index_variable, ..launch(&container, &mut warnings)? };
-    let ignored = Vec::new();
+    ignored.extend(manifest::others("pod", &pod, &POD_KEYS));
+    ignored.extend(manifest::others("container", &container, &CONTAINER_KEYS));
     Ok(Job { pattern, array, launch, after: Vec::new(), ignored, warnings })
 }
 

@@ -65,6 +65,12 @@ fn decimal_bytes(number: &str, unit: u64) -> Option<u64> {
     bytes.checked_add(u64::try_from(u128::from(milli) * u128::from(unit) / 1000).ok()?)
 }
 
+/// The keys of a part of a manifest that are not among those known, as `part.key`.
+pub(crate) fn others(part: &str, keys: &Keys<'_>, known: &[&str]) -> Vec<String> {
+    let others = keys.iter().filter(|field| !known.contains(&field.name()));
+    others.map(|field| format!("{part}.{}", field.name())).collect()
+}
+
 /// A list of words.
 pub(crate) fn words(field: &Field<'_>) -> Result<Vec<String>, ReadError> {
     field.items()?.iter().map(|item| item.read(|text| Ok(text.to_string()))).collect()

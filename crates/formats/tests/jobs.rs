@@ -111,6 +111,7 @@ fn a_manifest_says_what_is_run_and_what_it_needs() {
     let words = ["python3", "-c", "print(1, $(X), $(Y))"].map(str::to_string).to_vec();
     assert_eq!(train.launch.program, Program::Command(words));
     assert!(train.warnings[0].contains("image pytorch is not used"));
+    assert_eq!(train.ignored, ["pod.restartPolicy"]);
     let gpus = pod.pattern.demand.gpus.as_ref().unwrap();
     assert_eq!((gpus.count, &gpus.each, pod.pattern.demand.cpu_milli), (2, &GpuAsk::Whole, 3000));
     assert!(pod.array.is_none() && pod.warnings.is_empty());

@@ -8,13 +8,15 @@ use std::path::PathBuf;
 pub enum RunError {
     /// A dependency on a job that is not there.
     #[error(
-        "job {job}: --dependency names {wanted:?}, which is no job of this run; give the file of that job too, or its name as it stands there"
+        "job {job}: a dependency names {wanted:?}, which is no job of this run: there are {there_are}; give the file of that job too, or its name as it stands there"
     )]
     NoSuchJob {
         /// The job that waits.
         job: String,
         /// What it names.
         wanted: String,
+        /// The names that there are, or some of them.
+        there_are: String,
     },
     /// Jobs that wait for one another.
     #[error("job {job}: waits for jobs that wait for it; take one --dependency out")]

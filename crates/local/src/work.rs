@@ -7,7 +7,7 @@ use std::sync::Arc;
 use formats::{DependencyKind, Job};
 use model::{GpuAsk, GpuDemand, ModeSet, SharingKind, Workload, WorkloadId};
 
-use crate::conditions::{Condition, conditions};
+use crate::conditions::{Condition, Names, conditions};
 use crate::error::RunError;
 use crate::task::{Ending, State, Task};
 
@@ -300,17 +300,9 @@ impl Work {
 
     /// Ties the dependencies of all jobs.
     fn tie(&mut self) -> Result<(), RunError> {
-        let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-        for (at, posted) in self.jobs.iter().enumerate() {
-            let name = posted.job.pattern.name.as_str();
-            by_name.entry(name).or_default().push(at);
-            // A script without --job-name is called after its file, and often meant without `.sbatch`.
-            if let Some((stem, "sbatch" | "slurm" | "sh")) = name.rsplit_once('.') {
-                by_name.entry(stem).or_default().push(at);
-            }
-        }
+        let names = Names::of(&self.jobs);
         let all: Result<Vec<_>, RunError> =
-            (0..self.jobs.len()).map(|at| conditions(&self.jobs, at, &by_name)).collect();
+            (0..self.jobs.len()).map(|at| conditions(&self.jobs, at, &names)).collect();
         for (posted, after) in self.jobs.iter_mut().zip(all?) {
             posted.after = after;
         }

@@ -50,6 +50,10 @@ struct Earlier {
 impl Order {
     pub(super) fn of(options: &Run) -> Result<Self, Failure> {
         let state = || state_dir().map_err(|error| Failure::Machine(error.to_string()));
+        if options.retry_failed && options.resume.is_none() {
+            let text = "--retry-failed goes with --resume: `hotpot run --resume --retry-failed`";
+            return Err(Failure::Usage(text.to_string()));
+        }
         match options.resume {
             Some(run) => Self::earlier(state()?, run, options.retry_failed),
             None => {

@@ -114,6 +114,22 @@ fn unknown_jobs_circles_and_gangs_are_refused_before_anything_starts() {
 }
 
 #[test]
+fn a_script_is_named_by_its_file_too_but_only_if_nothing_is_called_so() {
+    let bench = Bench::new("stems");
+    bench.script("first.sbatch", "--output=/dev/null", "touch ran");
+    bench.script(
+        "then.sbatch",
+        "--dependency=afterok:first\n--output=then.txt",
+        "test -e ran && echo after",
+    );
+    let done = bench.run("run then.sbatch first.sbatch");
+    assert_eq!((done.code, bench.read("then.txt").as_str()), (0, "after\n"), "{}", done.err);
+    bench.script("other.sbatch", "--job-name=first\n--output=/dev/null", "false");
+    let done = bench.run("run then.sbatch first.sbatch other.sbatch");
+    assert!(done.err.contains("then.sbatch: what it waits for"), "{}", done.err);
+}
+
+#[test]
 fn an_array_keeps_to_its_limit_and_nobody_shares_a_whole_gpu() {
     let bench = Bench::new("limit");
     // Each task counts those that run at the same moment, and those on its GPU.
