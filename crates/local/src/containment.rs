@@ -38,6 +38,7 @@ impl Containment {
     ///
     /// * `run` — its name, see [`name`].
     pub fn new(run: String) -> Self {
+        forget_the_dead();
         Self { folder: folder(&run), run, given: BTreeMap::new(), emptied: Vec::new() }
     }
 
@@ -54,11 +55,7 @@ impl Containment {
             self.given.insert(task.to_string(), given.to_path_buf());
         }
         let folder = self.of(task)?;
-        match fs::create_dir(&folder) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(_) => return None,
-        }
+        fs::create_dir_all(&folder).ok()?;
         self.emptied.retain(|other| *other != folder);
         OpenOptions::new().write(true).open(folder.join("cgroup.procs")).ok()
     }
@@ -142,6 +139,17 @@ pub fn folder(run: &str) -> Option<PathBuf> {
 pub fn folder_of_runs() -> Option<PathBuf> {
     let folder = parent()?.join(OURS);
     fs::create_dir_all(&folder).ok().map(|()| folder)
+}
+
+/// Removes the cgroups of runs that were killed and never continued, as far as nothing is in them.
+fn forget_the_dead() {
+    for folder in folder_of_runs().iter().flat_map(|folder| below(folder)) {
+        let name = folder.file_name().and_then(|name| name.to_str()?.rsplit_once('.'));
+        let runner = name.and_then(|(_, pid)| pid.parse::<u32>().ok());
+        if runner.is_some_and(|pid| start_ticks_of(pid).is_none()) {
+            remove_empty(&folder);
+        }
+    }
 }
 
 /// Ends what a run that was killed has left behind, and waits until it is gone; says how many

@@ -24,11 +24,14 @@ fn lines(bench: &Bench, name: &str) -> Vec<usize> {
 #[test]
 fn a_killed_run_goes_on_and_repeats_nothing_that_has_ended() {
     let bench = Bench::new("killed");
-    script(&bench, "0.15");
+    // From the seventh on, tasks wait until they are let go.
+    script(&bench, "0.05; until [ $SLURM_ARRAY_TASK_ID -lt 7 ] || [ -e go ]; do sleep 0.02; done");
     let mut run = bench.start(bench.command("run r.sbatch"));
+    bench.until("one waits", || lines(&bench, "begun").contains(&7));
     bench.until("some have ended", || lines(&bench, "ended").len() >= 5);
     run.signal("KILL");
     run.wait();
+    bench.place.write("go", "");
     bench.script("r.sbatch", "--array=1-99", "echo changed since >> begun");
     let before = lines(&bench, "ended").len();
     let done = bench.run("run --resume");
@@ -176,7 +179,7 @@ fn what_a_killed_run_has_left_of_its_simulated_machine_is_taken_away() {
     bench.script(
         "m.sbatch",
         "--gpu-mem=2G\n--gpu-share=mps\n--output=m.txt",
-        "echo up; sleep 4011",
+        "echo up; exec sleep 4011",
     );
     let mut command = bench.command("run m.sbatch --simulate-gpus a100-80gb:1");
     command.env("TMPDIR", &temp);
