@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fake_machine::{Code, EditError, Effect, Gpu, MACHINE_VARIABLE, Machine, State};
 use nvml_wrapper_sys::bindings::nvmlReturn_t;
 
+use crate::holders::{self, Holders};
+
 /// What one process has of the driver.
 #[derive(Default)]
 struct Driver {
@@ -17,6 +19,7 @@ struct Driver {
     /// GPUs that were seen lost since the first initialisation: they stay so until the last shutdown,
     /// whatever becomes of them.
     lost: BTreeSet<usize>,
+    holders: Holders,
     /// Calls by function, and all of them.
     calls: BTreeMap<&'static str, u64>,
     total: u64,
@@ -26,13 +29,15 @@ static DRIVER: Mutex<Driver> = Mutex::new(Driver {
     users: 0,
     machine: None,
     lost: BTreeSet::new(),
+    holders: Holders::NONE,
     calls: BTreeMap::new(),
     total: 0,
 });
 
 impl Driver {
     /// The state as this process is shown it.
-    fn shown(&mut self, state: Arc<State>) -> Arc<State> {
+    fn shown(&mut self, machine: &Machine) -> Arc<State> {
+        let state = self.holders.shown(machine, machine.read());
         let indexed = || state.gpus.iter().enumerate();
         self.lost.extend(indexed().filter(|(_, gpu)| gpu.lost).map(|(index, _)| index));
         if indexed().all(|(index, gpu)| gpu.lost || !self.lost.contains(&index)) {
@@ -62,7 +67,9 @@ impl Call {
         &self,
         change: impl FnOnce(&mut State) -> Result<T, Code>,
     ) -> Result<T, Code> {
-        self.machine.edit(change).map_err(|error| match error {
+        let holders = driver().holders.fresh(&self.machine);
+        let edited = self.machine.edit(|state| holders::with(state, &holders, change));
+        edited.map_err(|error| match error {
             EditError::Refused(code) => code,
             EditError::Store(_) => Code::Unknown,
         })
@@ -70,7 +77,7 @@ impl Call {
 
     /// The state as it is now; for calls that wait.
     pub(crate) fn look_again(&self) -> Arc<State> {
-        driver().shown(self.machine.read())
+        driver().shown(&self.machine)
     }
 
     /// Changes the machine, which needs privilege.
@@ -108,7 +115,7 @@ pub(crate) fn call(
         kill_at("HOTPOT_FAKE_KILL_BEFORE", number);
         let machine = driver().machine.clone().ok_or(Code::Uninitialized)?;
         let done = planned(&machine, name, calls, number).and_then(|()| {
-            let state = driver().shown(machine.read());
+            let state = driver().shown(&machine);
             body(&Call { machine: Arc::clone(&machine), state })
         });
         kill_at("HOTPOT_FAKE_KILL_AFTER", number);
@@ -144,6 +151,7 @@ pub(crate) fn shut_down(name: &'static str) -> nvmlReturn_t {
         if driver.users == 0 {
             driver.machine = None;
             driver.lost.clear();
+            driver.holders = Holders::NONE;
         }
         Ok(())
     })

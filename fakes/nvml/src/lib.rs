@@ -20,6 +20,7 @@ mod gpm;
 mod gpu_instances;
 mod handles;
 mod health;
+mod holders;
 mod layouts;
 mod life;
 mod links;
