@@ -12,14 +12,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["model"]),
     ("formats", &["model"]),
     ("simulator", &["model", "engine"]),
-    ("node", &["model"]),
+    ("caps", &[]),
+    ("limiter", &["caps"]),
+    ("node", &["model", "caps"]),
     ("agent", &["model", "node"]),
     ("local", &["model", "engine", "formats", "node"]),
     ("cli", &["model", "engine", "formats", "simulator", "node", "agent", "local", "fake-machine"]),
     ("fake-machine", &["model"]),
-    ("fake-nvml", &["fake-machine"]),
+    ("fake-gpu", &["fake-machine"]),
+    ("fake-nvml", &["fake-machine", "fake-gpu"]),
+    ("fake-cuda", &["fake-machine", "fake-gpu"]),
     ("fake-tools", &["fake-machine"]),
-    ("xtask", &["model", "engine", "formats", "simulator", "fake-machine"]),
+    ("xtask", &["model", "engine", "formats", "simulator", "fake-machine", "fake-gpu"]),
 ];
 
 /// Crates without I/O, and the third-party crates that they may use (without `std`).

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 
 use fake_gpu::{Claim, MemoryKind, Place};
-use fake_machine::Architecture;
 
 use crate::calls::{Call, exports};
 use crate::driver::{Driver, needs_reachable};
@@ -49,16 +48,6 @@ const CONTEXT_VARIABLE: &str = "HOTPOT_FAKE_CONTEXT_MIB";
 
 /// The version of the API that contexts report: cuda.h says 3020 for those made by `_v2`.
 const API_VERSION: u32 = 3020;
-
-/// What a context takes of a GPU before its client has allocated anything, in MiB: round figures near
-/// what drivers show for a process that has only initialised.
-const fn context_mib(architecture: Architecture) -> u64 {
-    match architecture {
-        Architecture::Volta | Architecture::Turing => 310,
-        Architecture::Ampere | Architecture::Ada => 420,
-        Architecture::Hopper | Architecture::Blackwell => 500,
-    }
-}
 
 thread_local! {
     /// The contexts of the thread, the current one last. 0 is no context.
@@ -106,10 +95,10 @@ impl Call {
         flags: u32,
     ) -> Result<Handle, Error> {
         let on = driver.devices.get(device).ok_or(INVALID_VALUE)?;
-        let (place, architecture) = (on.place, on.facts.architecture);
+        let (place, facts) = (on.place, on.facts);
         self.needs_compute_mode(place)?;
         let mib = std::env::var(CONTEXT_VARIABLE).ok().and_then(|text| text.parse().ok());
-        let bytes = mib.unwrap_or(context_mib(architecture)) << 20;
+        let bytes = mib.unwrap_or(facts.context_mib()) << 20;
         let claim = self.process.gpus.take(place, MemoryKind::Context, bytes);
         let claim = claim.map_err(|_| OUT_OF_MEMORY)?;
         let id = driver.next_serial();

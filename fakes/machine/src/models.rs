@@ -57,6 +57,11 @@ impl ModelFacts {
         (number(1), number(2))
     }
 
+    /// What a context takes before its client has allocated anything, in MiB.
+    pub fn context_mib(&self) -> u64 {
+        self.column(3).parse().unwrap_or(0)
+    }
+
     /// The name of its MIG profiles in the table; empty without MIG.
     pub(crate) fn mig_product(&self) -> &'static str {
         self.column(4)

@@ -1,0 +1,56 @@
+//! The cap of memory.
+//!
+//! For each way to get memory: the amount is reserved in the tenant's books, which all its processes
+//! share; the driver is called; what it gave is noted by its address or handle, what it did not give is
+//! taken off again. What is given back is looked up and taken off after the driver has it. Where the
+//! amount is known only afterwards (contexts, modules, pools) it is measured, and undone if it was too
+//! much.
+
+pub(crate) mod amount;
+mod array;
+pub(crate) mod context;
+mod external;
+pub(crate) mod graph;
+mod ground;
+mod ipc;
+pub(crate) mod kept;
+mod module;
+mod nvml;
+mod plain;
+pub(crate) mod pool;
+mod shown;
+pub(crate) mod virtual_memory;
+
+use crate::compute;
+use crate::entry::hooks::Hook;
+use crate::tenant::{self, Now, Tenant};
+
+/// The hooks of this folder's files.
+pub(crate) static HOOKS: &[&[Hook]] = &[
+    array::HOOKS,
+    context::HOOKS,
+    external::HOOKS,
+    graph::HOOKS,
+    ipc::HOOKS,
+    module::HOOKS,
+    nvml::HOOKS,
+    plain::HOOKS,
+    pool::HOOKS,
+    shown::HOOKS,
+    virtual_memory::HOOKS,
+];
+
+/// After a wait for the GPU pools may have given memory back.
+pub(crate) fn waited() {
+    if let Now::Capped(tenant) = tenant::now()
+        && !compute::any_capturing()
+    {
+        tenant.pools.settle(tenant);
+    }
+}
+
+/// Reads anew what pools and graphs hold.
+fn settle(tenant: &Tenant) {
+    tenant.pools.settle(tenant);
+    tenant.gpus().for_each(graph::settle);
+}

@@ -1,0 +1,104 @@
+//! When a process becomes its tenant's, and that a forked one is a new process.
+
+use std::hint;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
+
+use super::{Now, Tenant, devices};
+use crate::abi::Code;
+
+/// The driver has not begun, as far as we know.
+const BEFORE: u32 = 0;
+/// A thread reads the caps now.
+const READING: u32 = 1;
+/// There are no caps.
+const FREE: u32 = 2;
+/// [`REFUSAL`] is the answer to everything.
+const REFUSED: u32 = 3;
+/// [`TENANT`] is whose process it is.
+const CAPPED: u32 = 4;
+
+static PHASE: AtomicU32 = AtomicU32::new(BEFORE);
+static TENANT: AtomicPtr<Tenant> = AtomicPtr::new(null_mut());
+static REFUSAL: AtomicI32 = AtomicI32::new(0);
+
+/// How the process stands to caps now.
+#[inline]
+pub(crate) fn now() -> Now {
+    match PHASE.load(Ordering::Acquire) {
+        CAPPED => capped(),
+        FREE => Now::Free,
+        _ => decided(),
+    }
+}
+
+fn capped() -> Now {
+    // SAFETY: null, or made by `begin` and never freed.
+    match unsafe { TENANT.load(Ordering::Acquire).as_ref() } {
+        Some(tenant) => Now::Capped(tenant),
+        None => Now::Free,
+    }
+}
+
+/// For a driver that has begun behind our back the caps are read now; one that has not begun has
+/// nothing to give.
+#[cold]
+fn decided() -> Now {
+    match PHASE.load(Ordering::Acquire) {
+        REFUSED => Now::Refused(REFUSAL.load(Ordering::Relaxed)),
+        BEFORE if devices() <= 0 => Now::Free,
+        _ => match begin() {
+            Ok(()) if PHASE.load(Ordering::Acquire) == CAPPED => capped(),
+            Ok(()) => Now::Free,
+            Err(code) => Now::Refused(code),
+        },
+    }
+}
+
+/// Reads the caps of a process whose driver has begun, once.
+///
+/// # Errors
+/// There are caps and they cannot be kept: the code for the client.
+pub(crate) fn begin() -> Result<(), Code> {
+    watch_forks();
+    loop {
+        match PHASE.compare_exchange(BEFORE, READING, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => break,
+            Err(READING) => {
+                hint::spin_loop();
+                std::thread::yield_now();
+            }
+            Err(REFUSED) => return Err(REFUSAL.load(Ordering::Relaxed)),
+            Err(_) => return Ok(()),
+        }
+    }
+    let (phase, result) = match Tenant::load() {
+        Ok(None) => (FREE, Ok(())),
+        Ok(Some(tenant)) => {
+            TENANT.store(Box::into_raw(Box::new(tenant)), Ordering::Release);
+            (CAPPED, Ok(()))
+        }
+        Err(code) => {
+            REFUSAL.store(code, Ordering::Relaxed);
+            (REFUSED, Err(code))
+        }
+    };
+    PHASE.store(phase, Ordering::Release);
+    result
+}
+
+/// Registers [`forked`], once.
+fn watch_forks() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if !DONE.swap(true, Ordering::Relaxed) {
+        // SAFETY: the function stays, for this library is never unloaded.
+        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    }
+}
+
+/// A forked process holds nothing and is in nobody's books. What it has inherited of ours may be locked
+/// by threads that it has not, so it is left alone and made anew if the driver lets the process begin.
+unsafe extern "C" fn forked() {
+    TENANT.store(null_mut(), Ordering::Relaxed);
+    PHASE.store(BEFORE, Ordering::Release);
+}
