@@ -1,4 +1,5 @@
-//! Puts the program, and the simulated driver that it needs for `--simulate-gpus`, where they belong.
+//! Puts the program, the limiter that it preloads into tasks, and the simulated driver that it needs for
+//! `--simulate-gpus` where they belong.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,8 +7,14 @@ use std::path::{Path, PathBuf};
 use crate::{Verdict, shell};
 
 /// What comes with the program. The simulated driver's programs must never lie on a PATH.
-const COMPANIONS: [&str; 4] =
-    ["libhotpot_fake_nvml.so", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-smi"];
+const COMPANIONS: [&str; 6] = [
+    "libhotpot_limiter.so",
+    "libhotpot_fake_nvml.so",
+    "libhotpot_fake_cuda.so",
+    "nvidia-cuda-mps-control",
+    "nvidia-cuda-mps-server",
+    "nvidia-smi",
+];
 
 /// * `prefix` — holds `bin` and `lib`, such as `/usr/local` or `~/.local`.
 pub(crate) fn run(prefix: &str) -> Verdict {
@@ -18,7 +25,11 @@ pub(crate) fn run(prefix: &str) -> Verdict {
         "-p",
         "cli",
         "-p",
+        "limiter",
+        "-p",
         "fake-nvml",
+        "-p",
+        "fake-cuda",
         "-p",
         "fake-tools",
     ])?;
@@ -28,7 +39,7 @@ pub(crate) fn run(prefix: &str) -> Verdict {
         put(&built, &prefix.join("lib/hotpot"), companion)?;
     }
     println!(
-        "{} is ready; the simulated driver is in {}",
+        "{} is ready; the limiter and the simulated driver are in {}",
         prefix.join("bin/hotpot").display(),
         prefix.join("lib/hotpot").display()
     );

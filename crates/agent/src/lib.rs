@@ -3,6 +3,7 @@
 //! A scrape asks the thread in `measure`, which asks the driver; nothing runs between scrapes.
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod dcgm;
 mod exposition;
 mod measure;

@@ -4,9 +4,10 @@ use node::backend::{Backends, Enforcement};
 use node::inventory::{Device, Inventory};
 use node::sample::{GpuSample, InstanceSample, ProfileCounters};
 
+use crate::accounts;
 use crate::exposition::{Exposition, Family, Kind, Labels};
 use crate::observation::Observation;
-use crate::tenants;
+use crate::tenants::{self, Roll};
 
 /// A family with one sample for each `T` that has a value.
 pub(crate) struct Column<T> {
@@ -129,6 +130,7 @@ pub fn names() -> Vec<&'static str> {
     names.extend(MIG_COLUMNS.iter().map(|column| column.family.name));
     names.extend(PROFILE_COLUMNS.iter().map(|(_, mig)| *mig));
     names.extend(tenants::names());
+    names.extend(accounts::names());
     names
 }
 
@@ -153,7 +155,9 @@ pub(crate) fn write(text: &mut Exposition, seen: &Observation) {
         devices.iter().flat_map(|device| backends(device.index, &device.uuid, &device.backends));
     text.family(&ENFORCEMENT, backends.map(|labels| (labels, Some(1.0))));
     migs(text, &seen.sample.gpus);
-    tenants::write(text, &seen.sample.gpus, &seen.given);
+    let (gpus, mut roll) = (&seen.sample.gpus, Roll::default());
+    tenants::write(text, gpus, &seen.given, &mut roll);
+    accounts::write(text, gpus, &mut roll);
 }
 
 fn build(text: &mut Exposition) {
@@ -172,9 +176,8 @@ fn about(device: &Device) -> Labels {
         .with("model", device.model.as_deref().unwrap_or_default())
 }
 
-fn backends(index: u32, uuid: &str, backends: &Backends) -> [Labels; 4] {
-    // The limiter has a line once there is one.
-    let Backends { mig, memory_limit, mps, time_slice, limiter: _ } = backends;
+fn backends(index: u32, uuid: &str, backends: &Backends) -> [Labels; 5] {
+    let Backends { mig, memory_limit, mps, time_slice, limiter } = backends;
     let labels = |backend: &str, enforcement: &Enforcement| {
         of_gpu(index, uuid).with("backend", backend).with("enforcement", enforcement.as_str())
     };
@@ -183,6 +186,7 @@ fn backends(index: u32, uuid: &str, backends: &Backends) -> [Labels; 4] {
         labels("memory-limit", memory_limit),
         labels("mps", mps),
         labels("time-slice", time_slice),
+        labels("limiter", limiter),
     ]
 }
 

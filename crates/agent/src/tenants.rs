@@ -48,7 +48,7 @@ struct Shares {
 }
 
 /// Kind and name of a tenant, as its labels have them.
-type Named = (&'static str, String);
+pub(crate) type Named = (&'static str, String);
 
 /// Names of the families, in the order of the text.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
@@ -57,13 +57,12 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Writes the families.
-pub(crate) fn write(text: &mut Exposition, gpus: &[GpuSample], given: &[Given]) {
-    let mut roll = Roll::default();
-    let holdings = holdings(gpus, &mut roll);
+pub(crate) fn write(text: &mut Exposition, gpus: &[GpuSample], given: &[Given], roll: &mut Roll) {
+    let holdings = holdings(gpus, roll);
     for Column { family, value } in HOLDINGS {
         text.family(family, holdings.iter().map(|(labels, holding)| (labels, value(holding))));
     }
-    let shares = shares(gpus, given, &mut roll);
+    let shares = shares(gpus, given, roll);
     for Column { family, value } in SHARES {
         text.family(family, shares.iter().map(|(labels, shares)| (labels, value(shares))));
     }
@@ -118,17 +117,17 @@ fn uuid(gpus: &[GpuSample], index: u32) -> &str {
     gpus.iter().find(|gpu| gpu.index == index).map_or("", |gpu| &gpu.uuid)
 }
 
-fn of_tenant(labels: Labels, (kind, name): &Named) -> Labels {
+pub(crate) fn of_tenant(labels: Labels, (kind, name): &Named) -> Labels {
     labels.with("tenant_kind", kind).with("tenant", name)
 }
 
 /// Tenants met on each GPU.
 #[derive(Debug, Default)]
-struct Roll(BTreeMap<u32, BTreeSet<Named>>);
+pub(crate) struct Roll(BTreeMap<u32, BTreeSet<Named>>);
 
 impl Roll {
     /// A tenant's kind and name; `other` once there are too many.
-    fn name(&mut self, gpu: u32, tenant: &Tenant) -> Named {
+    pub(crate) fn name(&mut self, gpu: u32, tenant: &Tenant) -> Named {
         let named = named(tenant);
         let met = self.0.entry(gpu).or_default();
         if met.len() >= TENANTS_MAX && !met.contains(&named) {

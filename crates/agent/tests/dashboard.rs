@@ -54,16 +54,23 @@ impl World {
     fn publish(&self) {
         let start = |pid| Procfs::default().facts(pid).expect("it runs").start_ticks;
         let (pid, own) = (self.of_run.pid(), std::process::id());
+        let ledger = self.lab.state().join("ledger");
+        std::fs::create_dir_all(self.lab.state()).expect("a state folder");
+        let books = caps::Ledger::make(&ledger, 0o600).expect("a ledger");
+        let slot = books.join(caps::ProcessId::own()).expect("a row");
+        books.reserve(slot, caps::Kind::Pool, 1 << 30, None).expect("no cap");
         let share = LiveShare {
             gpu: self.lab.machine.read().gpus[0].uuid.clone(),
             kind: "memory-capped".into(),
             memory_mib: 8192,
-            start: None,
             enforcement: "hard".into(),
+            compute_milli: 300,
+            ledger: Some(ledger),
+            ..LiveShare::default()
         };
         let task = LiveTask { task: "7".into(), pid, start_ticks: start(pid), shares: vec![share] };
-        let run =
-            LiveRun { run: "night".into(), pid: own, start_ticks: start(own), tasks: vec![task] };
+        let (run, start_ticks, tasks) = ("night".into(), start(own), vec![task]);
+        let run = LiveRun { run, pid: own, start_ticks, tasks, ..LiveRun::default() };
         run.publish(&folder(&self.lab.state())).expect("a state folder");
     }
 
@@ -97,6 +104,8 @@ fn mig_devices_and_tenants_are_told_of() {
     let hard = ["gpu=\"0\"", "tenant=\"night\",sharing=\"memory-capped\",enforcement=\"hard\""];
     assert_eq!(value(&text, "hotpot_tenant_shares", &hard), Some(1.0));
     assert_eq!(value(&text, "hotpot_tenant_memory_granted_bytes", &hard), Some(8_589_934_592.0));
+    let pool = ["gpu=\"0\"", "tenant=\"night\"", "kind=\"pool\""];
+    assert_eq!(value(&text, "hotpot_tenant_memory_booked_bytes", &pool), Some(1_073_741_824.0));
     let on_mig = ["gpu=\"1\"", "gpu_instance="];
     assert_eq!(value(&text, "hotpot_tenant_processes", &on_mig), Some(1.0));
     assert_eq!(value(&text, "hotpot_tenant_sm_ratio", &on_mig), None, "none in MIG mode");

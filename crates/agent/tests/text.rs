@@ -8,10 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::{Format, MetricNames, Observation, dcgm_names, own_names, render};
+use node::account::{Account, Counts};
 use node::backend::{Backends, Enforcement};
 use node::inventory::{ComputeMode, Device, DriverFacts, Inventory};
 use node::live::LiveShare;
-use node::sample::{GpuSample, InstanceSample, ProcessSample, ProfileCounters, Sample};
+use node::sample::{
+    AccountSample, GpuSample, InstanceSample, ProcessSample, ProfileCounters, Sample,
+};
 use node::tenant::{Given, Tenant};
 use support::{shipped, value};
 
@@ -85,6 +88,8 @@ fn whole() -> GpuSample {
             process(14, Tenant::User(1000)),
             process(15, Tenant::Unknown),
         ],
+        accounts: vec![account("1", 1 << 30), account("2", 1 << 20)],
+        ended: [("r".to_owned(), Counts { gpu_us: 500_000, ..counts() })].into(),
     }
 }
 
@@ -95,6 +100,37 @@ fn process(pid: u32, tenant: Tenant) -> ProcessSample {
         memory_bytes: Some(1 << 30),
         sm_ratio: Some(0.1),
         tenant,
+    }
+}
+
+fn counts() -> Counts {
+    Counts {
+        launches: 10,
+        gpu_us: 1_500_000,
+        throttled: 4,
+        throttled_us: 250_000,
+        refused_by_cap: 2,
+        refused_by_card: 1,
+    }
+}
+
+/// What a task of the run `r` has booked.
+fn account(task: &str, plain_bytes: u64) -> AccountSample {
+    let memory = [("plain".to_owned(), plain_bytes), ("context".to_owned(), 1 << 28)];
+    let account = Account {
+        processes: 1,
+        memory_bytes: memory.into(),
+        peak_bytes: 2 * plain_bytes,
+        counts: counts(),
+        ..Account::default()
+    };
+    AccountSample {
+        tenant: Tenant::Task { run: "r".into(), task: task.into() },
+        cap_bytes: Some(2 << 30),
+        compute_milli: Some(300),
+        account,
+        gpu_ratio: None,
+        throttled_ratio: None,
     }
 }
 
@@ -128,8 +164,8 @@ fn given(run: &str, gpu: &str, memory_mib: u64) -> Given {
         gpu: gpu.into(),
         kind: "mps".into(),
         memory_mib,
-        start: None,
         enforcement: "cooperative".into(),
+        ..LiveShare::default()
     };
     Given { tenant: Tenant::Task { run: run.into(), task: "1".into() }, share }
 }
@@ -240,7 +276,7 @@ fn tenants_without_end_are_taken_together() {
 }
 
 #[test]
-fn backends_that_were_not_tried_are_unknown_and_the_limiter_is_not_told_of() {
+fn backends_that_were_not_tried_are_unknown() {
     let mut seen = observation(vec![whole()]);
     let mut inventory = Inventory::clone(&seen.inventory);
     let why = "not tried".to_string();
@@ -249,7 +285,8 @@ fn backends_that_were_not_tried_are_unknown_and_the_limiter_is_not_told_of() {
     let text = prometheus(&seen, MetricNames::Both);
     let memory = ["gpu=\"0\"", "backend=\"memory-limit\",enforcement=\"unknown\""];
     assert_eq!(value(&text, "hotpot_gpu_enforcement_info", &memory), Some(1.0));
-    assert!(!text.contains("backend=\"limiter\""));
+    let limiter = ["gpu=\"0\"", "backend=\"limiter\",enforcement=\"absent\""];
+    assert_eq!(value(&text, "hotpot_gpu_enforcement_info", &limiter), Some(1.0));
 }
 
 #[test]
@@ -312,6 +349,30 @@ fn tenants_are_summed_and_tasks_taken_together() {
         let kind = format!("tenant_kind=\"{kind}\"");
         assert_eq!(value(&text, "hotpot_tenant_processes", &[&kind]), Some(1.0), "{kind}");
     }
+}
+
+#[test]
+fn accounts_are_summed_and_what_ended_tasks_had_stays() {
+    let mut gpu = whole();
+    let of = |gpu: &GpuSample, name: &str, more: &str| {
+        let text = prometheus(&observation(vec![gpu.clone()]), MetricNames::Both);
+        value(&text, name, &["gpu=\"0\"", "tenant_kind=\"run\",tenant=\"r\"", more])
+    };
+    let plain = 1_073_741_824.0 + 1_048_576.0;
+    assert_eq!(of(&gpu, "hotpot_tenant_memory_booked_bytes", "kind=\"plain\""), Some(plain));
+    assert_eq!(of(&gpu, "hotpot_tenant_memory_cap_bytes", ""), Some(4.0 * 1_073_741_824.0));
+    assert_eq!(of(&gpu, "hotpot_tenant_memory_peak_bytes", ""), Some(2_147_483_648.0));
+    assert_eq!(of(&gpu, "hotpot_tenant_compute_cap_ratio", ""), Some(0.6));
+    assert_eq!(of(&gpu, "hotpot_tenant_gpu_seconds_total", ""), Some(3.5));
+    assert_eq!(of(&gpu, "hotpot_tenant_launches_total", ""), Some(30.0));
+    assert_eq!(of(&gpu, "hotpot_tenant_throttled_seconds_total", ""), Some(0.75));
+    assert_eq!(of(&gpu, "hotpot_tenant_refused_allocations_total", "by=\"cap\""), Some(6.0));
+    assert_eq!(of(&gpu, "hotpot_tenant_refused_allocations_total", "by=\"card\""), Some(3.0));
+    gpu.accounts[1].compute_milli = None;
+    assert_eq!(of(&gpu, "hotpot_tenant_compute_cap_ratio", ""), None, "one has no cap");
+    gpu.accounts.clear();
+    assert_eq!(of(&gpu, "hotpot_tenant_memory_cap_bytes", ""), None, "nobody runs");
+    assert_eq!(of(&gpu, "hotpot_tenant_launches_total", ""), Some(10.0));
 }
 
 #[test]

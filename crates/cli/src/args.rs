@@ -155,13 +155,34 @@ pub(crate) struct Plan {
 }
 
 #[derive(Debug, Group)]
-#[command(after_help = "Exit code 1 says that the workload does not start now.\n\
-                        Example: hotpot explain llama-7b jobs.toml --fleet fleet.toml")]
+#[command(
+    after_help = "Exit code 1 says that the workload does not start now, or that the task failed.\n\
+                        Examples:\n  \
+                        hotpot explain llama-7b jobs.toml --fleet fleet.toml\n  \
+                        hotpot explain 'embed[7]' --run last"
+)]
 pub(crate) struct Explain {
-    /// Name of the workload, or its number as '#3', in quotes; `plan --output json` tells numbers.
+    /// Name of the workload, or its number as '#3', in quotes; `plan --output json` tells numbers. With
+    /// --run, a task: its name, or its number as in its output file.
     pub(crate) workload: String,
+    /// The workloads: TOML, YAML, an sbatch script or a trace.
+    #[arg(required_unless_present = "run")]
+    pub(crate) workloads: Option<PathBuf>,
+    /// Say what became of a task of this run on this machine: its number, or `last`.
+    #[arg(long, value_name = "RUN", value_parser = run_number,
+          conflicts_with_all = ["workloads", "fleet", "gpus", "policy", "policy_file", "gpus_too"])]
+    pub(crate) run: Option<u32>,
+    /// With --run: the state folder that the run is in. Default: where `hotpot run` keeps it.
+    #[arg(long, value_name = "DIR", requires = "run")]
+    pub(crate) state: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) queue: Queue,
+    pub(crate) fleet: FleetChoice,
+    /// Placement policy. Default: that of the policy file, else hotpot.
+    #[arg(long, value_name = "NAME", value_parser = policy_names())]
+    pub(crate) policy: Option<String>,
+    /// Placement, quotas, sharing modes, weights and backfill (TOML or YAML).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy_file: Option<PathBuf>,
     /// Show every GPU, not only the nodes.
     #[arg(long)]
     pub(crate) gpus_too: bool,
@@ -243,7 +264,7 @@ pub(crate) struct Queue {
     pub(crate) policy_file: Option<PathBuf>,
 }
 
-#[derive(Debug, Group)]
+#[derive(Clone, Debug, Group)]
 #[group(multiple = false)]
 pub(crate) struct FleetChoice {
     /// The fleet: TOML, YAML, or an openb node list (.csv, also gzipped). Default: the node list
@@ -268,6 +289,12 @@ pub(crate) enum Output {
     Table,
     /// For programs.
     Json,
+}
+
+/// 0 stands for the last run.
+fn run_number(text: &str) -> Result<u32, &'static str> {
+    let number = if text == "last" { Some(0) } else { text.parse().ok().filter(|run| *run > 0) };
+    number.ok_or("give the number of a run, or `last`")
 }
 
 fn interval(text: &str) -> Result<Duration, &'static str> {

@@ -23,6 +23,8 @@ const PREFIX: &str = "hotpot-simulated-";
 const FOLDER_VARIABLE: &str = "HOTPOT_SIMULATED";
 /// The library as it is built, and the name by which programs look for it.
 const LIBRARY: (&str, &str) = ("libhotpot_fake_nvml.so", "libnvidia-ml.so.1");
+/// The simulated CUDA driver, which only programs need that compute, and its name to them.
+const CUDA: (&str, &str) = ("libhotpot_fake_cuda.so", "libcuda.so.1");
 /// Programs of the driver, and their simulated counterparts as they are built.
 const TOOLS: [&str; 3] = ["nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-smi"];
 
@@ -117,6 +119,9 @@ fn make(folder: &Path, gpus: &[GpuSpec], parts: &Path) -> Result<(), Box<dyn std
     Machine::create(folder.join("machine"), gpus)?;
     fs::create_dir(folder.join("lib"))?;
     symlink(parts.join(LIBRARY.0), folder.join("lib").join(LIBRARY.1))?;
+    if parts.join(CUDA.0).exists() {
+        symlink(parts.join(CUDA.0), folder.join("lib").join(CUDA.1))?;
+    }
     fs::create_dir(folder.join("bin"))?;
     for tool in TOOLS {
         symlink(parts.join(tool), folder.join("bin").join(tool))?;

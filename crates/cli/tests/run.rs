@@ -3,10 +3,14 @@
 
 #[path = "run/bench.rs"]
 mod bench;
+#[path = "run/capped.rs"]
+mod capped;
 #[path = "run/ends.rs"]
 mod ends;
 #[path = "run/faults.rs"]
 mod faults;
+#[path = "run/fills.rs"]
+mod fills;
 #[path = "run/finds.rs"]
 mod finds;
 #[path = "run/order.rs"]

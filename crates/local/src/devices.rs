@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use model::{Gpu, Share, SharingMode};
+use node::account::Account;
 use node::gpu_lock::{self, GpuLock, Taken};
-use node::grant::Grant;
+use node::grant::{Grant, Holder};
 use node::inventory::Device;
 use node::live;
 use node::machine::{Machine, MachineError, Mended};
@@ -145,9 +146,14 @@ impl Devices {
     ///
     /// # Errors
     /// What the driver or a tool says.
-    pub fn grant(&mut self, at: u8, share: Share, who: &str) -> Result<Grant, String> {
+    pub fn grant(&mut self, at: u8, share: Share, holder: Holder<'_>) -> Result<Grant, String> {
         let (machine, managed) = self.both(at)?;
-        machine.grant(&managed.uuid, share, who).map_err(|error| error.to_string())
+        machine.grant(&managed.uuid, share, holder).map_err(|error| error.to_string())
+    }
+
+    /// What a tenant has booked, if the limiter holds a cap of its grant.
+    pub fn account(&self, grant: &Grant) -> Option<Account> {
+        self.machine.as_ref()?.account(grant)
     }
 
     /// Takes a share back.

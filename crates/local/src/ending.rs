@@ -2,9 +2,12 @@
 //! the GPU under them. TERM first, KILL after the grace, and nothing of a task is left running.
 
 use nix::sys::signal::Signal;
+use node::grant::Grant;
 
 use crate::clock::Clock;
 use crate::devices::Trouble;
+use crate::files;
+use crate::held::{self, Held};
 use crate::journal::Entry;
 use crate::runner::{Live, Phase, Runner};
 use crate::signals::Gone;
@@ -42,14 +45,50 @@ impl Runner<'_> {
     fn all_gone(&mut self, id: usize, ending: Ending) {
         let Some(live) = self.live.remove(&id) else { return };
         self.containment.clear(&live.label);
+        let refusals = self.close_accounts(id, &live.grants, &ending);
         self.take_back(&live.grants);
         let gpu_milli = self.vacate(id);
         self.totals.ended(live.since_ms, self.clock.now_ms(), gpu_milli);
         self.dirty = true;
         match live.disturbed {
             Some(why) if ending.may_be_the_gpus() && self.stops == 0 => self.try_again(id, why),
-            _ => self.conclude(id, ending),
+            _ => self.conclude(id, ending.clone()),
         }
+        if !refusals.is_empty() {
+            self.watch.refused(&self.work, id, &ending, &refusals);
+        }
+    }
+
+    /// Notes what a task had booked with its limiter, and what of memory it was refused: sentences.
+    /// To a task that failed they may be the reason, and stand where its own errors do.
+    fn close_accounts(
+        &mut self,
+        id: usize,
+        grants: &[(u8, Grant)],
+        ending: &Ending,
+    ) -> Vec<String> {
+        let mut held = self.held(grants);
+        if held.iter().all(|held| held.account.is_none()) {
+            return Vec::new();
+        }
+        for held in &mut held {
+            let Some(account) = &mut held.account else { continue };
+            // Nobody is left to hold anything.
+            account.memory_bytes.clear();
+            self.totals.booked(&held.uuid, &account.counts);
+        }
+        let refusals: Vec<String> = held.iter().flat_map(Held::refusals).collect();
+        self.journal.note(Entry::Held { task: id, held });
+        if refusals.is_empty() {
+            return refusals;
+        }
+        self.totals.refused(self.work.name(id), &refusals);
+        if !ending.is_ok() {
+            let paths = files::of_task(&self.work, id, &self.around, &self.settings.folder);
+            // They are in the journal too; a task may have removed its file.
+            let _ = held::append(paths.error.as_ref().unwrap_or(&paths.output), &refusals);
+        }
+        refusals
     }
 
     /// A task failed after the GPU under it did: another try, on what is left.

@@ -4,10 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use formats::job::Export;
 use node::grant::Grant;
+use node::limiter::PRELOAD_VARIABLE;
 
 use crate::work::{Posted, Work};
 
@@ -61,11 +63,15 @@ pub fn of(work: &Work, around: &Surroundings, start: &Start<'_>) -> BTreeMap<OsS
     if let (Some(variable), Some(index)) = (&launch.index_variable, work.tasks[start.id].index) {
         set(variable, index.to_string());
     }
-    for (_, grant) in start.grants {
-        for (name, value) in &grant.env {
-            set(name, value.clone());
+    for (name, value) in start.grants.iter().flat_map(|(_, grant)| &grant.env) {
+        match name.as_str() {
+            PRELOAD_VARIABLE => preload(&mut env, value),
+            name => drop(env.insert(name.into(), value.into())),
         }
     }
+    let mut set = |name: &str, value: String| {
+        env.insert(name.into(), value.into());
+    };
     let devices: Vec<&str> = start.grants.iter().map(|(_, grant)| grant.device.as_str()).collect();
     // Empty hides every GPU from a task that has booked none.
     set("CUDA_VISIBLE_DEVICES", devices.join(","));
@@ -84,6 +90,18 @@ pub fn of(work: &Work, around: &Surroundings, start: &Start<'_>) -> BTreeMap<OsS
     set("HOTPOT_RUN", around.run.clone());
     set("HOTPOT_TASK", work.label(start.id));
     env
+}
+
+/// Puts a library before those that a task wants to be preloaded itself (names in the list go with `:`
+/// or blanks between them, ld.so(8)).
+fn preload(env: &mut BTreeMap<OsString, OsString>, library: &str) {
+    let list = env.entry(PRELOAD_VARIABLE.into()).or_default();
+    let theirs = std::mem::replace(list, library.into());
+    let names = theirs.as_bytes().split(|byte| b": \t\n".contains(byte));
+    for name in names.filter(|name| !name.is_empty() && *name != library.as_bytes()) {
+        list.push(":");
+        list.push(OsStr::from_bytes(name));
+    }
 }
 
 fn inherited(export: &Export, all: &BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
@@ -172,4 +190,25 @@ fn slurm(
         set.push(("SLURM_ARRAY_TASK_STEP", step.to_string()));
     }
     set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_task_wants_preloaded_comes_behind_the_limiter() {
+        let after = |theirs: Option<&str>| {
+            let name = || OsString::from(PRELOAD_VARIABLE);
+            let mut env: BTreeMap<OsString, OsString> =
+                theirs.map(|theirs| (name(), theirs.into())).into_iter().collect();
+            preload(&mut env, "/l.so");
+            // One grant for each GPU says the same.
+            preload(&mut env, "/l.so");
+            env[&name()].clone()
+        };
+        assert_eq!(after(None), "/l.so");
+        assert_eq!(after(Some("/a.so:/b.so /c.so")), "/l.so:/a.so:/b.so:/c.so");
+        assert_eq!(after(Some(" :/l.so:")), "/l.so", "a run within a run names it once");
+    }
 }

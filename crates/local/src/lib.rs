@@ -13,6 +13,7 @@ mod ending;
 pub mod environment;
 mod error;
 pub mod files;
+pub mod held;
 pub mod journal;
 mod live;
 mod measure;
@@ -30,6 +31,7 @@ pub mod work;
 
 pub use devices::{Choice, Devices};
 pub use error::RunError;
+pub use held::Held;
 pub use runner::{Runner, Settings};
 pub use task::{Ending, State, Task};
 pub use totals::Summary;

@@ -20,6 +20,7 @@ impl Runner<'_> {
             pid,
             start_ticks: start_ticks_of(pid).unwrap_or(0),
             tasks: self.live.values().map(task).collect(),
+            ended: self.totals.all_booked().clone(),
         };
         let _ = run.publish(&node::live::folder(&self.settings.state));
     }

@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 
 use formats::job::Program;
 use model::{Action, GpuId, NodeId, Plan, Seat};
-use node::grant::Grant;
+use node::grant::{Grant, Holder};
 
 use crate::clock::Clock;
 use crate::containment::start_ticks_of;
 use crate::environment;
 use crate::files;
+use crate::held::Held;
 use crate::journal::Entry;
 use crate::prepare;
 use crate::process;
@@ -86,9 +87,10 @@ impl Runner<'_> {
             State::Held | State::Running { .. } | State::Ended(_) => now_ms,
         };
         let who = format!("{}/{}", self.around.run, self.work.label(id));
+        let holder = Holder { who: &who, priority: self.work.workload(id).priority };
         let mut grants: Vec<(u8, Grant)> = Vec::new();
         for (index, share) in &seat.shares {
-            match self.devices.grant(*index, *share, &who) {
+            match self.devices.grant(*index, *share, holder) {
                 Ok(grant) => grants.push((*index, grant)),
                 Err(why) => {
                     self.take_back(&grants);
@@ -106,6 +108,10 @@ impl Runner<'_> {
                 self.is_short = false;
                 let start_ticks = start_ticks_of(pid).unwrap_or(0);
                 self.journal.note(Entry::Started { task: id, pid, start_ticks });
+                if !grants.is_empty() {
+                    let held = self.held(&grants);
+                    self.journal.note(Entry::Held { task: id, held });
+                }
                 self.keep(id, pid, start_ticks, grants, now_ms);
             }
             Err(error) => {
@@ -200,6 +206,15 @@ impl Runner<'_> {
         self.by_pid.insert(pid, id);
         self.live.insert(id, live);
         self.watch.started(&self.work, id, &devices);
+    }
+
+    /// What a task holds of GPUs, with what its limiter has written down.
+    pub(crate) fn held(&self, grants: &[(u8, Grant)]) -> Vec<Held> {
+        let held = |(at, grant): &(u8, Grant)| Held {
+            account: self.devices.account(grant),
+            ..Held::of(self.devices.index(*at), grant)
+        };
+        grants.iter().map(held).collect()
     }
 
     /// Gives shares back to the machine.

@@ -1,7 +1,13 @@
 //! What a run came to: time, waiting, GPU hours held and busy.
 
+use std::collections::BTreeMap;
+
 use model::Snapshot;
+use node::account::Counts;
 use serde::Serialize;
+
+/// Refusals of memory that a summary tells.
+const REFUSALS_MAX: usize = 10;
 
 /// Sums over a run, kept as it goes.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +23,10 @@ pub(crate) struct Totals {
     held_ms: u64,
     busy_ms: Option<f64>,
     cpu_before_ms: f64,
+    /// What ended tasks had booked with their limiters, by the UUID of the GPU.
+    booked: BTreeMap<String, Counts>,
+    refused: usize,
+    refusals: Vec<String>,
 }
 
 /// What a run came to.
@@ -50,6 +60,12 @@ pub struct Summary {
     pub gpu_hours_held: f64,
     /// Hours of GPUs with a kernel running; absent where nothing could measure it.
     pub gpu_hours_busy: Option<f64>,
+    /// Hours of GPU time that tasks had, as their limiters measured it; absent where no task had one.
+    pub gpu_hours_booked: Option<f64>,
+    /// Tasks to which memory was refused, by their cap or because the card was full.
+    pub memory_refused: usize,
+    /// What was refused to the first of them, in sentences.
+    pub memory_refusals: Vec<String>,
     /// Sum of the tasks' times, each times its share of GPUs, over GPUs times makespan: 0 to 1.
     pub occupancy: Option<f64>,
     /// CPU time of dispatching per start: planning, journal, starting and seeing the end. Measuring
@@ -92,6 +108,27 @@ impl Totals {
         *self.busy_ms.get_or_insert(0.0) += ratio * passed_ms as f64;
     }
 
+    /// A task is over that had a limiter.
+    ///
+    /// * `gpu` — UUID of the GPU.
+    pub(crate) fn booked(&mut self, gpu: &str, counts: &Counts) {
+        let sum = self.booked.entry(gpu.to_owned()).or_default();
+        *sum = sum.plus(counts);
+    }
+
+    /// Memory was refused to a task.
+    pub(crate) fn refused(&mut self, name: &str, refusals: &[String]) {
+        self.refused += 1;
+        let room = REFUSALS_MAX.saturating_sub(self.refusals.len());
+        let named = refusals.iter().map(|text| format!("{name}: {text}"));
+        self.refusals.extend(named.take(room));
+    }
+
+    /// What ended tasks had booked, by the UUID of the GPU.
+    pub(crate) fn all_booked(&self) -> &BTreeMap<String, Counts> {
+        &self.booked
+    }
+
     /// Fills the figures of a summary.
     pub(crate) fn into_summary(self, summary: &mut Summary) {
         let hours = |ms: f64| ms / 3_600_000.0;
@@ -101,6 +138,11 @@ impl Totals {
         summary.waiting_max_ms = self.waited_max_ms;
         summary.gpu_hours_held = hours(self.held_ms as f64);
         summary.gpu_hours_busy = self.busy_ms.map(hours);
+        let booked_us =
+            self.booked.values().map(|counts| counts.gpu_us).reduce(u64::saturating_add);
+        summary.gpu_hours_booked = booked_us.map(|us| hours(us as f64 / 1000.0));
+        summary.memory_refused = self.refused;
+        summary.memory_refusals = self.refusals;
         let room = 1000 * makespan_ms * summary.gpus as u64;
         summary.occupancy = (room > 0).then(|| self.share_milli_ms as f64 / room as f64);
         let spent_ms = thread_cpu_ms() - self.cpu_before_ms;

@@ -34,6 +34,8 @@ pub trait Watch {
     fn started(&mut self, work: &Work, id: usize, devices: &str);
     /// A task is over.
     fn ended(&mut self, work: &Work, id: usize, ending: &Ending);
+    /// Memory was refused to a task that is over: sentences that say by whom.
+    fn refused(&mut self, work: &Work, id: usize, ending: &Ending, refusals: &[String]);
     /// Something that the user should know.
     fn told(&mut self, text: &str);
     /// Where the run stands; several times a second at most.

@@ -1,9 +1,9 @@
 //! What can hold a cap on this machine, and how hard it holds.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How hard a cap holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "enforcement", content = "because")]
 pub enum Enforcement {
     /// Hardware or driver refuse what goes over it, whatever the tenant does.

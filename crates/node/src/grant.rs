@@ -7,6 +7,22 @@ use serde::Serialize;
 
 use crate::backend::Enforcement;
 
+/// Who is given a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder<'a> {
+    /// A name, unique on the machine: `RUN/TASK`, or one word.
+    pub who: &'a str,
+    /// Whose turn comes first where tenants take turns: the higher.
+    pub priority: i32,
+}
+
+impl<'a> From<&'a str> for Holder<'a> {
+    /// A holder of the usual priority.
+    fn from(who: &'a str) -> Self {
+        Self { who, priority: 0 }
+    }
+}
+
 /// One tenant's hold on one GPU, made real.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grant {
@@ -22,6 +38,8 @@ pub struct Grant {
     /// The cgroup that holds its memory cap: its first process must be moved there before it uses
     /// the GPU.
     pub cgroup: Option<PathBuf>,
+    /// Where its processes book what they hold, if the limiter holds one of its caps.
+    pub ledger: Option<PathBuf>,
     /// Number of its hold in the journal.
     pub hold: i64,
     /// How hard its memory cap holds.

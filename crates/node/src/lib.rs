@@ -1,5 +1,6 @@
 //! One machine: what GPUs are there, how they are divided, who uses them, and changing that.
 
+pub mod account;
 pub mod backend;
 pub mod compute_mode;
 pub mod driver;
@@ -7,6 +8,7 @@ pub mod gpu_lock;
 pub mod grant;
 pub mod inventory;
 pub mod journal;
+pub mod limiter;
 pub mod live;
 pub mod machine;
 pub mod memory_limit;

@@ -3,6 +3,7 @@
 //!
 //! The file is `<state folder>/live/<run>.json`, replaced as a whole at each change.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -11,12 +12,13 @@ use std::path::{Path, PathBuf};
 use model::{Share, SharingKind};
 use serde::{Deserialize, Serialize};
 
+use crate::account::Counts;
 use crate::grant::Grant;
 
 /// Files read at once; older ones beyond that are left out.
 const RUNS_MAX: usize = 1_000;
 
-/// Size of one file: some 20,000 tasks at once, with a share each.
+/// Size of one file: some 8,000 tasks at once, with a share each.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// One run and the tasks that it has running now.
@@ -30,6 +32,9 @@ pub struct LiveRun {
     pub start_ticks: u64,
     /// Tasks that are running.
     pub tasks: Vec<LiveTask>,
+    /// What tasks that have ended had booked, summed, by the UUID of the GPU.
+    #[serde(default)]
+    pub ended: BTreeMap<String, Counts>,
 }
 
 /// A running task: the process that everything in the task descends from.
@@ -47,7 +52,7 @@ pub struct LiveTask {
 }
 
 /// What a running task holds of one GPU, for whoever shows it; nothing is decided by it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveShare {
     /// UUID of the physical GPU.
     pub gpu: String,
@@ -59,17 +64,28 @@ pub struct LiveShare {
     pub start: Option<u8>,
     /// How hard the memory cap holds: `hard`, `cooperative` or `absent`.
     pub enforcement: String,
+    /// Part of the GPU's time that it was given, in thousandths; 0 for no cap.
+    #[serde(default)]
+    pub compute_milli: u32,
+    /// How hard that holds, in the same words; empty if nobody says.
+    #[serde(default)]
+    pub compute_enforcement: String,
+    /// Where the limiter keeps its account, if it does.
+    #[serde(default)]
+    pub ledger: Option<PathBuf>,
 }
 
 impl LiveShare {
     /// What a grant gives.
     pub fn of(grant: &Grant) -> Self {
-        let (memory_mib, start) = match grant.share {
-            Share::Exclusive => (0, None),
-            Share::TimeSlice { memory_mib }
-            | Share::Mps { memory_mib, .. }
-            | Share::MemoryCapped { memory_mib, .. } => (memory_mib, None),
-            Share::Mig { start, .. } => (0, Some(start)),
+        let (memory_mib, compute_milli, start) = match grant.share {
+            Share::Exclusive => (0, 0, None),
+            Share::TimeSlice { memory_mib } => (memory_mib, 0, None),
+            Share::Mps { memory_mib, compute_milli }
+            | Share::MemoryCapped { memory_mib, compute_milli } => {
+                (memory_mib, compute_milli, None)
+            }
+            Share::Mig { start, .. } => (0, 0, Some(start)),
         };
         Self {
             gpu: grant.gpu.clone(),
@@ -77,6 +93,9 @@ impl LiveShare {
             memory_mib,
             start,
             enforcement: grant.memory.as_str().to_owned(),
+            compute_milli,
+            compute_enforcement: grant.compute.as_str().to_owned(),
+            ledger: grant.ledger.clone(),
         }
     }
 
@@ -185,7 +204,13 @@ mod tests {
 
     fn run(name: &str) -> LiveRun {
         let task = LiveTask { task: "1".into(), pid: 12, start_ticks: 34, shares: Vec::new() };
-        LiveRun { run: name.into(), pid: 10, start_ticks: 30, tasks: vec![task] }
+        LiveRun {
+            run: name.into(),
+            pid: 10,
+            start_ticks: 30,
+            tasks: vec![task],
+            ..LiveRun::default()
+        }
     }
 
     #[test]

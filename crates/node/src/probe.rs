@@ -4,6 +4,7 @@
 use crate::backend::{Backends, Enforcement};
 use crate::driver::Driver;
 use crate::inventory::Mig;
+use crate::limiter::Limiter;
 use crate::memory_limit;
 use crate::mps::Mps;
 use crate::time_slice::TimeSlice;
@@ -23,7 +24,7 @@ pub(crate) fn backends(
         memory_limit: memory_limit::untried(driver),
         mps: Mps::probe(gpu, compute_capability),
         time_slice: TimeSlice::probe(),
-        limiter: absent("the limiter library is not installed"),
+        limiter: Limiter::probe(None),
     }
 }
 
@@ -35,8 +36,4 @@ pub(crate) fn mig(mig: &Mig) -> Enforcement {
         return Enforcement::Absent(format!("MIG mode turns {mode} at the next reset of the GPU"));
     }
     Enforcement::Hard
-}
-
-fn absent(why: &str) -> Enforcement {
-    Enforcement::Absent(why.to_owned())
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::account::{Account, Counts};
 use crate::tenant::Tenant;
 
 /// One round of measurement.
@@ -69,6 +70,10 @@ pub struct GpuSample {
     pub processes_listed: bool,
     /// Processes on it, MIG instances included.
     pub processes: Vec<ProcessSample>,
+    /// Accounts of tasks that the limiter holds.
+    pub accounts: Vec<AccountSample>,
+    /// What ended tasks of runs that are going on had booked, by run.
+    pub ended: BTreeMap<String, Counts>,
 }
 
 /// Parts of a period in which units were active, 0 to 1 (NVML GPM).
@@ -119,4 +124,22 @@ pub struct ProcessSample {
     pub sm_ratio: Option<f64>,
     /// Whose it is.
     pub tenant: Tenant,
+}
+
+/// What a task has booked on one GPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AccountSample {
+    /// The task.
+    pub tenant: Tenant,
+    /// Its cap of memory; `None` without one.
+    pub cap_bytes: Option<u64>,
+    /// Its cap of compute, in thousandths of the GPU's time; `None` without one.
+    pub compute_milli: Option<u32>,
+    /// What its limiter wrote down.
+    pub account: Account,
+    /// Part of the time since the last round in which it had the GPU; from the second round on.
+    pub gpu_ratio: Option<f64>,
+    /// Part of the time since the last round in which launches were held back, summed over its processes,
+    /// so that it can be above 1; from the second round on.
+    pub throttled_ratio: Option<f64>,
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::account::Counts;
 use crate::live::{self, LiveShare, Published};
 use crate::procfs::{ProcessFacts, Procfs};
 
@@ -49,6 +50,9 @@ pub struct Tenants {
     runs: BTreeSet<(String, u32)>,
     /// What tasks have been given.
     shares: Vec<Given>,
+    /// The same of tasks that have just ended, too.
+    booked: Vec<Booked>,
+    ended: Vec<Ended>,
 }
 
 /// What a task has been given of a GPU, as its run says.
@@ -58,6 +62,26 @@ pub struct Given {
     pub tenant: Tenant,
     /// What it holds.
     pub share: LiveShare,
+}
+
+/// A share of which there may be an account, and the user who says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Booked {
+    /// What was given, and to whom.
+    pub given: Given,
+    /// Owner of the run.
+    pub user: u32,
+}
+
+/// What tasks of a run that have ended had booked on a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The run.
+    pub run: String,
+    /// UUID of the GPU.
+    pub gpu: String,
+    /// The sum.
+    pub counts: Counts,
 }
 
 #[derive(Debug)]
@@ -77,7 +101,8 @@ impl Tenants {
     /// As [`Tenants::new`], with another table of processes.
     pub fn with_processes(procfs: Procfs, state: &Path) -> Self {
         let (roots, runs) = (BTreeMap::new(), BTreeSet::new());
-        Self { procfs, live: live::folder(state), roots, runs, shares: Vec::new() }
+        let (live, shares) = (live::folder(state), Vec::new());
+        Self { procfs, live, roots, runs, shares, booked: Vec::new(), ended: Vec::new() }
     }
 
     /// Reads again which runs are going on.
@@ -85,24 +110,46 @@ impl Tenants {
         self.roots.clear();
         self.runs.clear();
         self.shares.clear();
+        self.booked.clear();
+        self.ended.clear();
         for Published { user, run } in live::published(&self.live) {
+            let is_at_work = self.lives(run.pid, run.start_ticks);
             for task in run.tasks {
                 let tenant = Tenant::Task { run: run.run.clone(), task: task.task };
-                let runs = self.procfs.living(task.pid);
-                if runs.is_some_and(|facts| facts.start_ticks == task.start_ticks) {
-                    let given = |share| Given { tenant: tenant.clone(), share };
-                    self.shares.extend(task.shares.into_iter().map(given));
+                let runs = self.lives(task.pid, task.start_ticks);
+                for share in task.shares.into_iter().filter(|_| runs || is_at_work) {
+                    let given = Given { tenant: tenant.clone(), share };
+                    self.shares.extend(runs.then(|| given.clone()));
+                    self.booked.push(Booked { given, user });
                 }
                 let root = Root { start_ticks: task.start_ticks, user, tenant };
                 self.roots.entry(task.pid).or_default().push(root);
             }
+            let name = run.run.clone();
+            let ended = run.ended.into_iter().filter(|_| is_at_work);
+            self.ended.extend(ended.map(|(gpu, counts)| Ended { run: name.clone(), gpu, counts }));
             self.runs.insert((run.run, user));
         }
+    }
+
+    fn lives(&self, pid: u32, start_ticks: u64) -> bool {
+        self.procfs.living(pid).is_some_and(|facts| facts.start_ticks == start_ticks)
     }
 
     /// What running tasks have been given, as of the last [`Tenants::refresh`].
     pub fn given(&self) -> &[Given] {
         &self.shares
+    }
+
+    /// Shares of which there may be an account, as of the last [`Tenants::refresh`]: those of running
+    /// tasks, and of tasks that have just ended and are not yet in [`Tenants::ended`].
+    pub fn booked(&self) -> &[Booked] {
+        &self.booked
+    }
+
+    /// What ended tasks of runs had booked that are going on.
+    pub fn ended(&self) -> &[Ended] {
+        &self.ended
     }
 
     /// Whose a process is.

@@ -217,7 +217,9 @@ fn child_grants_at_once() {
     let profiles = node::mig::profiles(machine.driver(), &gpu).expect("MIG profiles");
     let profile = profiles.geometry.find("1g.10gb").expect("a profile");
     let share = Share::Mig { profile, start: start.parse().expect("a number") };
-    machine.grant(&gpu, share, &format!("child {start}")).expect("there is room for all seven");
+    machine
+        .grant(&gpu, share, format!("child {start}").as_str())
+        .expect("there is room for all seven");
 }
 
 #[test]

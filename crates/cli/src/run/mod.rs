@@ -1,6 +1,6 @@
 //! `hotpot run`: jobs from files become processes on this machine.
 
-mod order;
+pub(crate) mod order;
 mod progress;
 mod summary;
 
@@ -16,6 +16,7 @@ use crate::screen;
 use crate::simulated::{self, Simulated};
 use order::{Order, Remembered};
 use progress::Progress;
+pub(crate) use summary::seconds;
 
 /// Between TERM and KILL, as in Slurm (slurm.conf manual, `KillWait`).
 const GRACE_MS: u64 = 30_000;
@@ -144,7 +145,7 @@ fn booked(order: &Order, devices: &Devices) -> Settings {
     }
 }
 
-fn refused(error: RunError) -> Failure {
+pub(crate) fn refused(error: RunError) -> Failure {
     match error {
         RunError::NoSuchJob { .. } | RunError::Circle { .. } | RunError::Gang { .. } => {
             Failure::Usage(error.to_string())

@@ -76,11 +76,7 @@ impl Order {
         let remembered = serde_json::from_str(&row.options).map_err(|error| {
             Failure::Machine(format!("run {}: its options cannot be read: {error}", row.run))
         })?;
-        let mut jobs = Vec::new();
-        for (name, text) in &files {
-            let source = Source::from_bytes(name, text.clone().into_bytes())?;
-            jobs.extend(formats::jobs_of(&source, SHARD_MIB_DEFAULT)?);
-        }
+        let jobs = jobs_again(&files)?;
         let earlier = Some(Earlier { row, tasks });
         Ok(Self { remembered, jobs, state, files, earlier })
     }
@@ -188,8 +184,18 @@ fn read(paths: &[PathBuf]) -> Result<(Files, Vec<Job>), Failure> {
     Ok((files, jobs))
 }
 
+/// The jobs in files that the journal has kept.
+pub(crate) fn jobs_again(files: &[(String, String)]) -> Result<Vec<Job>, Failure> {
+    let mut jobs = Vec::new();
+    for (name, text) in files {
+        let source = Source::from_bytes(name, text.clone().into_bytes())?;
+        jobs.extend(formats::jobs_of(&source, SHARD_MIB_DEFAULT)?);
+    }
+    Ok(jobs)
+}
+
 /// The journal in a state folder.
-fn book(state: &Path) -> PathBuf {
+pub(crate) fn book(state: &Path) -> PathBuf {
     state.join("state.db")
 }
 

@@ -68,6 +68,15 @@ impl Watch for Progress {
         }
     }
 
+    fn refused(&mut self, work: &Work, id: usize, ending: &Ending, refusals: &[String]) {
+        // To a task that did its work all the same it is no news; the summary counts it.
+        if !ending.is_ok() && self.failures <= NAMED_MAX {
+            for text in refusals {
+                self.say(&format!("{}: {text}", shown(work.name(id))));
+            }
+        }
+    }
+
     fn told(&mut self, text: &str) {
         self.say(text);
     }

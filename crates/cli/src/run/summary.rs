@@ -24,9 +24,25 @@ pub(super) fn table(summary: &Summary) -> String {
         row(&mut text, "GPU hours held", hours(summary.gpu_hours_held));
         let busy = summary.gpu_hours_busy.filter(|_| !summary.simulated);
         row(&mut text, "GPU hours busy", busy.map_or("not measured".to_string(), hours));
+        if let Some(booked) = summary.gpu_hours_booked {
+            row(
+                &mut text,
+                "GPU hours by task",
+                format!("{} by the limiter's measure", hours(booked)),
+            );
+        }
         let occupancy =
             summary.occupancy.map_or("-".to_string(), |part| format!("{:.1} %", part * 100.0));
         row(&mut text, "occupancy", format!("{occupancy} of all GPUs for the whole makespan"));
+    }
+    if summary.memory_refused > 0 {
+        let text_of = |count| if count == 1 { "1 task".into() } else { format!("{count} tasks") };
+        let (tasks, run) = (text_of(summary.memory_refused), summary.run);
+        row(
+            &mut text,
+            "memory refused",
+            format!("to {tasks}; `hotpot explain TASK --run {run}` says more"),
+        );
     }
     if summary.left > 0 {
         let what = if summary.interrupted { "interrupted" } else { "not all could be started" };
@@ -39,7 +55,8 @@ pub(super) fn table(summary: &Summary) -> String {
     text
 }
 
-fn seconds(ms: u64) -> String {
+/// Seconds, with ms where they are few.
+pub(crate) fn seconds(ms: u64) -> String {
     match ms {
         ms if ms < 10_000 => format!("{}.{:03} s", ms / 1000, ms % 1000),
         ms => super::progress::humane(std::time::Duration::from_millis(ms)),

@@ -1,6 +1,7 @@
 //! The page of one GPU: its pot, its tenants and processes, what could hold a cap on it.
 
 use node::backend::{Backends, Enforcement};
+use node::sample::AccountSample;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
@@ -29,6 +30,7 @@ pub(super) fn lines(pot: &Pot, width: usize) -> Vec<Line<'static>> {
         lines.push(Line::raw(format!(" last Xid event: {code}; look it up in the kernel's log")));
     }
     tenants(&mut lines, &pot.parts);
+    accounts(&mut lines, &pot.accounts);
     processes(&mut lines, pot);
     if let Some(backends) = &pot.backends {
         backend_lines(&mut lines, backends);
@@ -61,6 +63,42 @@ fn tenants(lines: &mut Vec<Line<'static>>, parts: &[Part]) {
         let name =
             Span::styled(format!(" {} ", fitted(name, NAME)), Style::new().fg(colour(part.class)));
         lines.push(Line::from(vec![name, Span::raw(figures)]));
+    }
+}
+
+/// What the limiter says of the tenants that it holds: how near they are to their caps, and what that
+/// costs them.
+fn accounts(lines: &mut Vec<Line<'static>>, accounts: &[AccountSample]) {
+    if accounts.is_empty() {
+        return;
+    }
+    lines.extend([
+        Line::raw(""),
+        title("Caps by the limiter        held GiB  of GiB  GPU time  of  held back  refused"),
+    ]);
+    for AccountSample { tenant, cap_bytes, compute_milli, account, gpu_ratio, throttled_ratio } in
+        accounts
+    {
+        let refused = match (account.counts.refused_by_cap, account.counts.refused_by_card) {
+            (by_cap, 0) => by_cap.to_string(),
+            (by_cap, by_card) => format!("{by_cap} by cap, {by_card} by card"),
+        };
+        let share = compute_milli.map(|milli| f64::from(milli) / 1000.0);
+        lines.push(Line::raw(format!(
+            " {} {:>8} {:>7} {:>9} {:>5} {:>8}  {refused}",
+            fitted(&label(tenant), NAME),
+            gib(Some(account.held_bytes())),
+            gib(*cap_bytes),
+            percent(*gpu_ratio),
+            percent(share),
+            percent(*throttled_ratio),
+        )));
+        let amount = node::account::amount;
+        let last = account.over_cap;
+        if account.counts.refused_by_cap > 0 {
+            let (asked, held) = (amount(last.asked_bytes), amount(last.held_bytes));
+            lines.push(Line::raw(format!("   last refused by the cap: {asked} over {held} held")));
+        }
     }
 }
 

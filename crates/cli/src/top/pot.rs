@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use model::SharingKind;
 use node::backend::Backends;
 use node::inventory::{ComputeMode, Device, Inventory};
-use node::sample::{GpuSample, ProcessSample, Sample};
+use node::sample::{AccountSample, GpuSample, ProcessSample, Sample};
 use serde::Serialize;
 use simulator::report::harmless;
 
@@ -35,6 +35,8 @@ pub(super) struct Pot {
     /// Who sits where, by position.
     pub(super) parts: Vec<Part>,
     pub(super) processes: Vec<ProcessSample>,
+    /// What tenants have booked whose caps the limiter holds.
+    pub(super) accounts: Vec<AccountSample>,
     /// What could hold a cap on it; `None` for a GPU that cannot be reached.
     pub(super) backends: Option<Backends>,
     /// Facts for the page of details.
@@ -54,7 +56,8 @@ pub(super) enum Sharing {
     Mps,
     /// One process at a time may use it.
     Exclusive,
-    /// Under caps that the driver holds on each tenant's cgroup.
+    /// Under caps of memory, held by the driver on each tenant's cgroup, or by the limiter in its
+    /// processes.
     MemoryCapped,
     /// Tenants take turns.
     TimeSlice,
@@ -82,8 +85,12 @@ impl Sharing {
     }
 
     /// How hard it separates tenants.
-    fn enforcement(self) -> &'static str {
+    fn enforcement(self, held: &[&Held]) -> &'static str {
         match self {
+            // As hard as the weakest of the caps.
+            Self::MemoryCapped if held.iter().any(|held| held.share.enforcement != "hard") => {
+                "cooperative"
+            }
             Self::Mig | Self::Exclusive | Self::MemoryCapped => "hard",
             Self::Mps => "cooperative",
             Self::TimeSlice | Self::Shared | Self::Single => "none",
@@ -164,7 +171,7 @@ fn pot(device: Option<&Device>, gpu: &GpuSample, mps: bool, held: &[&Held]) -> P
         uuid: gpu.uuid.clone(),
         model: device.map_or_else(|| "–".into(), named),
         sharing,
-        enforcement: sharing.enforcement(),
+        enforcement: sharing.enforcement(held),
         busy_ratio: gpu.busy_ratio.or_else(engine),
         memory_total_bytes: gpu.memory_total_bytes,
         memory_used_bytes: gpu.memory_used_bytes,
@@ -174,6 +181,7 @@ fn pot(device: Option<&Device>, gpu: &GpuSample, mps: bool, held: &[&Held]) -> P
         xid: gpu.xid,
         parts,
         processes: gpu.processes.clone(),
+        accounts: gpu.accounts.clone(),
         backends: device.map(|device| device.backends.clone()),
         facts: device.map(facts).unwrap_or_default(),
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use node::account::{Account, Refusal};
 use node::live::LiveShare;
+use node::sample::AccountSample;
 use node::tenant::Tenant;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -69,6 +71,7 @@ fn tasks_are_as_wide_as_what_they_were_given() {
             memory_mib,
             start,
             enforcement: "cooperative".into(),
+            ..LiveShare::default()
         },
     };
     let held = [
@@ -86,6 +89,48 @@ fn tasks_are_as_wide_as_what_they_were_given() {
     assert_eq!((wide(0, "embed/instance"), wide(4, "embed/all")), (20.0, 80.0));
     let modes = (pots[1].sharing, pots[4].sharing, pots[0].sharing);
     assert_eq!(modes, (Sharing::Mps, Sharing::Exclusive, Sharing::Mig));
+}
+
+/// A GPU whose tenants the limiter holds, and its page.
+#[test]
+fn caps_by_the_limiter_are_shown_with_what_they_cost() {
+    let tenant = Tenant::Task { run: "embed".into(), task: "0".into() };
+    let share = LiveShare {
+        gpu: "GPU-4".into(),
+        kind: "memory-capped".into(),
+        memory_mib: 2048,
+        enforcement: "cooperative".into(),
+        ..LiveShare::default()
+    };
+    let held = [Held { tenant: tenant.clone(), share }];
+    let mut account = Account {
+        memory_bytes: [("plain".to_owned(), 3 << 29)].into(),
+        over_cap: Refusal {
+            asked_bytes: 1 << 30,
+            held_bytes: 3 << 29,
+            limit_bytes: 2 << 30,
+            pid: 7,
+        },
+        ..Account::default()
+    };
+    account.counts.refused_by_cap = 12;
+    let mut sample = sample();
+    sample.gpus[4].accounts = vec![AccountSample {
+        tenant,
+        cap_bytes: Some(2 << 30),
+        compute_milli: Some(300),
+        account,
+        gpu_ratio: Some(0.29),
+        throttled_ratio: Some(0.6),
+    }];
+    let pots = pots(&inventory(), &sample, &BTreeSet::new(), &held);
+    assert_eq!((pots[4].sharing, pots[4].enforcement), (Sharing::MemoryCapped, "cooperative"));
+    let view = View { details: true, selected: pots[4].uuid.clone(), ..View::default() };
+    let screen = drawn(120, 40, &Picture { pots, ..picture() }, &view).join("\n");
+    println!("{screen}");
+    let line = "embed/0                         1.5     2.0      29 %  30 %     60 %  12";
+    assert!(screen.contains(line), "{screen}");
+    assert!(screen.contains("last refused by the cap: 1.0 GiB over 1.5 GiB held"), "{screen}");
 }
 
 #[test]

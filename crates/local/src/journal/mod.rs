@@ -7,9 +7,10 @@ mod recall;
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use crate::error::RunError;
+use crate::held::Held;
 use crate::task::Ending;
 
 pub use recall::{Recalled, RunRow, TaskRow, recall};
@@ -42,6 +43,7 @@ create table if not exists tasks (
     begun_ms integer not null,
     ended_ms integer,
     ending text,
+    held text,
     primary key (run, task)
 ) strict, without rowid;
 ";
@@ -75,6 +77,13 @@ pub enum Entry {
         pid: u32,
         /// When the process started, in clock ticks since boot.
         start_ticks: u64,
+    },
+    /// What it holds of GPUs; once it is over, with its accounts.
+    Held {
+        /// The task.
+        task: usize,
+        /// By GPU.
+        held: Vec<Held>,
     },
     /// It is over; `None` says that it will be started again.
     Ended {
@@ -121,8 +130,7 @@ impl Journal {
     pub fn begin(path: &Path, new: &NewRun<'_>) -> Result<(Self, u64), RunError> {
         let mut connection = open(path)?;
         let enter = |connection: &mut Connection| {
-            let change =
-                connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+            let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let next = "select max(first_number + tasks) from runs";
             let next: Option<i64> = change.query_row(next, [], |row| row.get(0))?;
             let first_number = next.map_or(FIRST_NUMBER, |next| next.max(1) as u64);
@@ -242,6 +250,12 @@ fn write_entry(change: &Connection, run: i64, entry: &Entry) -> rusqlite::Result
             )?;
             update.execute(params![run, *task as i64, pid, *start_ticks as i64])?;
         }
+        Entry::Held { task, held } => {
+            let held = serde_json::to_string(held).unwrap_or_default();
+            let mut update =
+                change.prepare_cached("update tasks set held = ?3 where run = ?1 and task = ?2")?;
+            update.execute(params![run, *task as i64, held])?;
+        }
         Entry::Ended { task, ending, at_ms } => {
             let ending = ending.as_ref().map(|ending| {
                 serde_json::to_string(ending).unwrap_or_else(|_| String::from("\"cancelled\""))
@@ -268,16 +282,24 @@ fn forget_the_oldest(change: &Connection, run: i64) -> rusqlite::Result<()> {
 }
 
 /// Version of the tables above (SQLite's `user_version`).
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+
+/// From version 1 to 2.
+const UPGRADE: &str = "alter table tasks add column held text; pragma user_version = 2;";
 
 fn open(path: &Path) -> Result<Connection, RunError> {
     let connection = node::journal::open(path);
     let connection = connection.map_err(|error| RunError::Journal(error.to_string()))?;
     let prepare = || -> rusqlite::Result<Option<i64>> {
-        let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        let table = "select count(*) from sqlite_schema where name = 'runs'";
-        let tables: i64 = connection.query_row(table, [], |row| row.get(0))?;
-        if tables > 0 && version != VERSION {
+        if found(&connection)? == Some(1) {
+            // Another process may do the same.
+            let upgrade = Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
+            if found(&upgrade)? == Some(1) {
+                upgrade.execute_batch(UPGRADE)?;
+            }
+            upgrade.commit()?;
+        }
+        if let Some(version) = found(&connection)?.filter(|version| *version != VERSION) {
             return Ok(Some(version));
         }
         connection.execute_batch(TABLES)?;
@@ -295,6 +317,14 @@ fn open(path: &Path) -> Result<Connection, RunError> {
             Err(RunError::Journal(format!("{}: the journal {what}; {way_out}", path.display())))
         }
     }
+}
+
+/// The version of the tables that are there, if they are.
+fn found(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let table = "select count(*) from sqlite_schema where name = 'runs'";
+    let tables: i64 = connection.query_row(table, [], |row| row.get(0))?;
+    Ok((tables > 0).then_some(version))
 }
 
 fn failure(path: &Path, error: &rusqlite::Error) -> RunError {

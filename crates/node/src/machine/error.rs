@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::driver::{DriverError, Fault};
 use crate::gpu_lock::GpuLockError;
 use crate::journal::JournalError;
+use crate::limiter::BooksError;
 use crate::memory_limit::LimitError;
 use crate::mig::MigError;
 use crate::mps::MpsError;
@@ -35,6 +36,9 @@ pub enum MachineError {
     /// The driver's memory limits.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// What the limiter is to be told.
+    #[error(transparent)]
+    Books(#[from] BooksError),
     /// The lock of a GPU.
     #[error(transparent)]
     GpuLock(#[from] GpuLockError),
@@ -81,6 +85,7 @@ impl MachineError {
             | Self::StateDir(_)
             | Self::Mps(_)
             | Self::Tool(_)
+            | Self::Books(_)
             | Self::GpuLock(_)
             | Self::Refused { .. }
             | Self::Locked { .. }

@@ -1,15 +1,14 @@
 //! Grants: a share on paper becomes a device that a process can be started on.
 
-use std::path::Path;
-
 use model::{ProfileIndex, Share};
 
 use super::Machine;
 use super::error::MachineError;
+use crate::account::Account;
 use crate::backend::Enforcement;
-use crate::grant::Grant;
+use crate::grant::{Grant, Holder};
 use crate::inventory::Instance;
-use crate::memory_limit::{Cgroup, MemoryLimits};
+use crate::limiter::Entry;
 use crate::mig::{MigError, Target};
 use crate::mps::Caps;
 
@@ -18,12 +17,34 @@ impl Machine {
     /// ([`Machine::set_mode`]).
     ///
     /// * `share` — an instance's profile is counted as in the last [`Machine::inventory`].
-    /// * `who` — a name for the holder, unique on the machine; [`Machine::release_all`] takes it.
+    /// * `holder` — a [`Holder`], or its name; [`Machine::release_all`] takes that.
     ///
     /// # Errors
     /// Instances in the way, a backend that does not hold here, the driver's refusals. Nothing is
     /// held then; an instance that was made stays for the next one who wants it.
-    pub fn grant(&mut self, gpu: &str, share: Share, who: &str) -> Result<Grant, MachineError> {
+    pub fn grant<'a>(
+        &mut self,
+        gpu: &str,
+        share: Share,
+        holder: impl Into<Holder<'a>>,
+    ) -> Result<Grant, MachineError> {
+        let holder: Holder<'_> = holder.into();
+        if let Share::MemoryCapped { memory_mib, compute_milli } = share {
+            return self.grant_capped(gpu, (memory_mib, compute_milli), holder);
+        }
+        let grant = self.grant_uncapped(gpu, share, holder.who)?;
+        // To the limiter, a GPU that it has not been told of is somebody else's.
+        let entered = self.books.enter(grant.hold, uncapped(&grant, holder.who));
+        self.or_release(grant, entered.map_err(MachineError::from))
+    }
+
+    /// Every share but one that is capped by cgroup or limiter.
+    fn grant_uncapped(
+        &mut self,
+        gpu: &str,
+        share: Share,
+        who: &str,
+    ) -> Result<Grant, MachineError> {
         match share {
             Share::Mig { profile, start } => self.grant_instance(gpu, profile, start, who),
             Share::Exclusive => {
@@ -41,28 +62,49 @@ impl Machine {
                 let grant = self.hold_whole(gpu, share, who, caps)?;
                 Ok(Grant { env: variables, ..grant })
             }
-            Share::MemoryCapped { memory_mib, .. } => {
-                self.grant_memory(gpu, share, memory_mib, who)
+            Share::MemoryCapped { .. } => {
+                Err(MachineError::refused(gpu, "a share with a memory cap is granted otherwise"))
             }
         }
+    }
+
+    /// The grant, or what came in between: then nothing is held.
+    pub(super) fn or_release(
+        &self,
+        grant: Grant,
+        then: Result<(), MachineError>,
+    ) -> Result<Grant, MachineError> {
+        if let Err(error) = then {
+            // The error tells more than one of clearing up would.
+            let _best_effort = self.journal.release(grant.hold);
+            return Err(error);
+        }
+        Ok(grant)
+    }
+
+    /// What a tenant has booked, if the limiter holds a cap of this grant.
+    pub fn account(&self, grant: &Grant) -> Option<Account> {
+        Account::read(grant.ledger.as_deref()?).ok()
     }
 
     /// Gives a share back. A MIG instance stays for the next one who wants the same: making one takes
     /// about a second on hardware.
     ///
     /// # Errors
-    /// The journal cannot be written, or a memory limit cannot be taken away; nobody holds the share
-    /// then all the same.
+    /// The journal cannot be written, or a memory limit or a file cannot be taken away; nobody holds
+    /// the share then all the same.
     pub fn revoke(&mut self, grant: &Grant) -> Result<(), MachineError> {
         let cleared = match &grant.cgroup {
             Some(cgroup) => self.revoke_memory(&grant.gpu, cgroup),
             None => Ok(()),
         };
+        let struck = self.books.strike(grant.hold);
         self.journal.release(grant.hold)?;
-        cleared
+        cleared?;
+        Ok(struck?)
     }
 
-    fn hold_whole(
+    pub(super) fn hold_whole(
         &self,
         gpu: &str,
         share: Share,
@@ -71,7 +113,8 @@ impl Machine {
     ) -> Result<Grant, MachineError> {
         let hold = self.journal.hold(gpu, None, gpu, who)?;
         let (gpu, device) = (gpu.to_owned(), gpu.to_owned());
-        Ok(Grant { gpu, share, device, env: Vec::new(), cgroup: None, hold, memory, compute })
+        let (env, cgroup, ledger) = (Vec::new(), None, None);
+        Ok(Grant { gpu, share, device, env, cgroup, ledger, hold, memory, compute })
     }
 
     fn grant_instance(
@@ -100,6 +143,7 @@ impl Machine {
                 device: device.uuid,
                 env: Vec::new(),
                 cgroup: None,
+                ledger: None,
                 hold,
                 memory: Enforcement::Hard,
                 compute: Enforcement::Hard,
@@ -141,78 +185,24 @@ impl Machine {
         let found = instances.into_iter().find(there);
         found.ok_or_else(|| MigError::Unsteady { gpu: gpu.to_owned() }.into())
     }
+}
 
-    fn grant_memory(
-        &mut self,
-        gpu: &str,
-        share: Share,
-        memory_mib: u64,
-        who: &str,
-    ) -> Result<Grant, MachineError> {
-        let memory = self.memory_limit(gpu);
-        let parent = match (&memory, &self.cgroup_parent) {
-            (Enforcement::Absent(why) | Enforcement::Unknown(why), _) => {
-                return Err(MachineError::refused(gpu, format!("no memory caps: {why}")));
-            }
-            (_, None) => return Err(MachineError::refused(gpu, "no memory caps without a cgroup")),
-            (Enforcement::Hard | Enforcement::Cooperative, Some(parent)) => parent.clone(),
-        };
-        let cgroup = cgroup_for(&parent, who)?;
-        let compute = "the driver's memory limits do not cap compute";
-        let compute = Enforcement::Absent(compute.to_owned());
-        let limited = MemoryLimits::of(&self.driver)
-            .map_err(MachineError::from)
-            .and_then(|limits| Ok(limits.set(gpu, cgroup.path(), memory_mib)?));
-        match limited.and_then(|()| self.hold_whole(gpu, share, who, (memory, compute))) {
-            Ok(grant) => Ok(Grant { cgroup: Some(cgroup.path().to_owned()), ..grant }),
-            Err(error) => {
-                // The error tells more than one of clearing up would.
-                let _best_effort = self.revoke_memory(gpu, cgroup.path());
-                Err(error)
-            }
-        }
-    }
-
-    /// Takes the limit on one GPU away, and the cgroup once its last process is gone. Limits end
-    /// with their cgroup.
-    fn revoke_memory(&self, gpu: &str, cgroup: &Path) -> Result<(), MachineError> {
-        if !cgroup.exists() {
-            return Ok(());
-        }
-        let cleared = MemoryLimits::of(&self.driver)
-            .map_err(MachineError::from)
-            .and_then(|limits| Ok(limits.clear(gpu, cgroup)?));
-        if let (Some(parent), Some(name)) = (cgroup.parent(), cgroup.file_name()) {
-            // One of several GPUs may be given back while the holder goes on: then it stays.
-            let _in_use = Cgroup::create(parent, &name.to_string_lossy())?.remove();
-        }
-        cleared
+/// What the limiter is told of a share that it does not hold.
+fn uncapped(grant: &Grant, who: &str) -> Entry {
+    Entry {
+        who: who.to_owned(),
+        gpu: grant.gpu.clone(),
+        device: grant.device.clone(),
+        memory_bytes: None,
+        compute: None,
+        limited: false,
     }
 }
 
-fn capped(asked: bool) -> Enforcement {
+pub(super) fn capped(asked: bool) -> Enforcement {
     if asked {
         Enforcement::Cooperative
     } else {
         Enforcement::Absent("no cap was asked for".into())
     }
-}
-
-/// The cgroup of a holder, below one for those that share the first part of its name: `RUN/TASK`.
-fn cgroup_for(parent: &Path, who: &str) -> Result<Cgroup, MachineError> {
-    let (group, name) = who.rsplit_once('/').unwrap_or(("", who));
-    match group {
-        "" => Ok(Cgroup::create(parent, &word(name))?),
-        group => {
-            let group = Cgroup::create(parent, &word(group))?;
-            Ok(Cgroup::create(group.path(), &word(name))?)
-        }
-    }
-}
-
-/// A part of a holder's name as a folder may be called.
-fn word(part: &str) -> String {
-    let fine = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
-    let word: String = part.chars().map(|c| if fine(c) { c } else { '-' }).collect();
-    if word.trim_matches('.').is_empty() { "-".repeat(word.len().max(1)) } else { word }
 }

@@ -4,6 +4,7 @@
 //! Every change is written into the journal before it is made. A process that dies in the middle is
 //! followed by one that brings the change to its end when it opens the machine.
 
+mod capped;
 mod change;
 mod error;
 mod grants;
@@ -20,6 +21,7 @@ use crate::backend::Enforcement;
 use crate::driver::{Driver, DriverError};
 use crate::inventory::Inventory;
 use crate::journal::{Hold, Journal};
+use crate::limiter::{self, Books, Limiter};
 use crate::memory_limit;
 use crate::mig::Profiles;
 use crate::mps::{Daemon, Interface};
@@ -41,6 +43,8 @@ pub struct MachineOptions {
     pub cgroup_parent: Option<PathBuf>,
     /// Which interface of MPS to speak.
     pub mps: Interface,
+    /// The limiter library, instead of the one that [`Limiter::find`] finds.
+    pub limiter: Option<PathBuf>,
 }
 
 /// One machine and its journal.
@@ -58,6 +62,9 @@ pub struct Machine {
     mps_failures: BTreeMap<String, u32>,
     cgroup_parent: Option<PathBuf>,
     memory_limits: BTreeMap<String, Enforcement>,
+    /// The limiter library, or why there is none.
+    limiter: Result<Limiter, String>,
+    books: Books,
     profiles: BTreeMap<String, Profiles>,
     /// The driver's number of each profile, as the last inventory listed them: shares go by that.
     listed: BTreeMap<String, Vec<u32>>,
@@ -87,6 +94,8 @@ impl Machine {
             journal: Journal::open(&state)?,
             lock: Lock::open(&state)?,
             locked: false,
+            limiter: Limiter::find(options.limiter.as_deref()),
+            books: Books::new(&state),
             state,
             mps: options.mps,
             daemons: BTreeMap::new(),
@@ -98,6 +107,10 @@ impl Machine {
             resumed: Vec::new(),
         };
         machine.resume()?;
+        limiter::sweep(&machine.state, || {
+            let holds = machine.journal.holds()?;
+            Ok::<_, MachineError>(holds.into_iter().map(|hold| hold.who).collect())
+        })?;
         Ok(machine)
     }
 
@@ -129,6 +142,10 @@ impl Machine {
         let mut inventory = self.driver.inventory()?;
         for device in &mut inventory.devices {
             device.backends.memory_limit = self.memory_limit(&device.uuid);
+            device.backends.limiter = match &self.limiter {
+                Ok(_) => Enforcement::Cooperative,
+                Err(why) => Enforcement::Absent(why.clone()),
+            };
             if let Some(mig) = &device.mig {
                 self.listed.insert(device.uuid.clone(), mig.profile_ids.clone());
             }
@@ -154,12 +171,14 @@ impl Machine {
         Ok(self.journal.holds()?)
     }
 
-    /// Forgets all holds of a holder that has ended without giving them back. Instances on which its
-    /// processes still run stay untouchable.
+    /// Forgets all holds of a holder that has ended without giving them back, and what the limiter was
+    /// told of it. Instances on which its processes still run stay untouchable.
     ///
     /// # Errors
-    /// The journal cannot be written.
+    /// The journal cannot be written, or a file cannot be removed.
     pub fn release_all(&self, who: &str) -> Result<usize, MachineError> {
-        Ok(self.journal.release_all(who)?)
+        let released = self.journal.release_all(who)?;
+        limiter::forget(&self.state, who)?;
+        Ok(released)
     }
 }

@@ -1,6 +1,7 @@
 //! Measures a machine's GPUs through the driver, one round at a call. What the driver refuses stays
 //! `None`; what a GPU cannot do is asked once; a GPU that is lost does not hide the others.
 
+mod accounts;
 mod answers;
 mod gpu;
 mod instances;
@@ -10,10 +11,11 @@ mod xid;
 
 use std::time::{Duration, SystemTime};
 
+use self::accounts::Accounts;
 use self::gpu::Gpu;
 use self::xid::XidHistory;
 use crate::driver::{Driver, DriverError};
-use crate::sample::Sample;
+use crate::sample::{GpuSample, Sample};
 use crate::tenant::Tenants;
 
 pub use self::profile::PROFILE_PERIOD;
@@ -24,6 +26,7 @@ pub struct Sampler<'d> {
     driver: &'d Driver,
     tenants: Tenants,
     gpus: Vec<Gpu<'d>>,
+    accounts: Accounts,
 }
 
 /// What outlives a session with the driver: a GPU that is lost comes back only in another one, which
@@ -70,7 +73,7 @@ impl<'d> Sampler<'d> {
         remembered: &Remembered,
     ) -> Result<Self, DriverError> {
         let gpus = gpus(driver, count(driver)?, remembered);
-        Ok(Self { driver, tenants, gpus })
+        Ok(Self { driver, tenants, gpus, accounts: Accounts::default() })
     }
 
     /// Whose processes are, as of the last round.
@@ -96,7 +99,9 @@ impl<'d> Sampler<'d> {
         self.tenants.refresh();
         let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let (driver, tenants) = (self.driver, &self.tenants);
-        let gpus = self.gpus.iter_mut().map(|gpu| gpu.sample(driver, tenants, at)).collect();
+        let gpus = self.gpus.iter_mut().map(|gpu| gpu.sample(driver, tenants, at));
+        let mut gpus: Vec<GpuSample> = gpus.collect();
+        self.accounts.fill(&mut gpus, &self.tenants, at);
         Ok(Sample { at_ms: whole_ms(at), gpus })
     }
 }

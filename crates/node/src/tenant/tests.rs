@@ -40,7 +40,13 @@ impl World {
 
     fn task(&self, pid: u32, start_ticks: u64) -> &Self {
         let task = LiveTask { task: "t".into(), pid, start_ticks, shares: Vec::new() };
-        let run = LiveRun { run: "r".into(), pid: 1, start_ticks: 1, tasks: vec![task] };
+        let run = LiveRun {
+            run: "r".into(),
+            pid: 1,
+            start_ticks: 1,
+            tasks: vec![task],
+            ..LiveRun::default()
+        };
         run.publish(&live::folder(&self.0)).unwrap();
         self
     }
@@ -123,14 +129,14 @@ fn a_cgroup_of_ours_counts_only_for_runs_that_are_published() {
 }
 
 #[test]
-fn only_what_running_tasks_have_been_given_is_told() {
+fn what_running_tasks_have_been_given_and_ended_ones_have_had_is_told() {
     let world = World::new("given");
     let share = LiveShare {
         gpu: "GPU-1".into(),
         kind: "mps".into(),
         memory_mib: 512,
-        start: None,
         enforcement: "cooperative".into(),
+        ..LiveShare::default()
     };
     world.process(10, 1, 10, 50).process(11, 1, 11, 60);
     let task = |name: &str, pid, start_ticks| LiveTask {
@@ -141,12 +147,24 @@ fn only_what_running_tasks_have_been_given_is_told() {
     };
     // The second started at another time than the process that has its number now.
     let tasks = vec![task("t", 10, 50), task("gone", 11, 59), task("never", 12, 70)];
-    let run = LiveRun { run: "r".into(), pid: 1, start_ticks: 1, tasks };
+    let ended = [("GPU-1".to_owned(), Counts { launches: 3, ..Counts::default() })].into();
+    let run = LiveRun { run: "r".into(), pid: 1, start_ticks: 1, tasks, ended };
     run.publish(&live::folder(&world.0)).unwrap();
     let procfs = Procfs::at(&world.0.join("proc"));
     let mut tenants = Tenants::with_processes(procfs, &world.0);
     tenants.refresh();
-    assert_eq!(tenants.given(), [Given { tenant: self::task(), share }]);
+    assert_eq!(tenants.given(), [Given { tenant: self::task(), share: share.clone() }]);
+    assert_eq!(
+        tenants.booked().len(),
+        1,
+        "the runner is gone: only the task that lives has an account"
+    );
+    assert!(tenants.ended().is_empty());
+    // While the runner lives, a task that has just ended is still in its books.
+    world.process(1, 0, 1, 1);
+    tenants.refresh();
+    assert_eq!((tenants.given().len(), tenants.booked().len()), (1, 3));
+    assert_eq!((tenants.ended()[0].run.as_str(), tenants.ended()[0].counts.launches), ("r", 3));
 }
 
 #[test]

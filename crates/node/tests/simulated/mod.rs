@@ -57,6 +57,8 @@ pub(crate) fn again(test: &str, machine: &Path) -> Command {
     // GPUs of all simulated machines are called the same.
     command.env("HOTPOT_LOCK_DIR", machine);
     command.env(LIBRARY_VARIABLE, library());
+    // Whether it has been built must make no difference.
+    command.env("HOTPOT_LIMITER", "/nowhere");
     // The simulated tools lie beside the library; a test that needs them builds them first.
     command.env("HOTPOT_MPS_CONTROL", library().with_file_name("nvidia-cuda-mps-control"));
     command.env("HOTPOT_NVIDIA_SMI", library().with_file_name("nvidia-smi"));

@@ -1,4 +1,7 @@
-//! `hotpot explain`: for each node and GPU, why a workload could or could not sit there.
+//! `hotpot explain`: for each node and GPU, why a workload could or could not sit there; or of a task of a
+//! run, what became of it.
+
+mod task;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,7 +10,7 @@ use engine::{Explanation, NodeVerdict};
 use model::{Action, Policy, Refusal, Seat, Snapshot};
 use serde::Serialize;
 
-use crate::args::{Explain, Output};
+use crate::args::{Explain, Output, Queue};
 use crate::failure::{Answer, Failure};
 use crate::names::{self, Names};
 use crate::{plan, screen, words};
@@ -18,7 +21,14 @@ const NODES_SHOWN: usize = 40;
 const SEATS_SHOWN: usize = 4;
 
 pub(crate) fn run(options: &Explain) -> Result<Answer, Failure> {
-    let (snapshot, policy) = plan::situation(&options.queue)?;
+    let Some(workloads) = options.workloads.clone() else { return task::run(options) };
+    let queue = Queue {
+        workloads,
+        fleet: options.fleet.clone(),
+        policy: options.policy.clone(),
+        policy_file: options.policy_file.clone(),
+    };
+    let (snapshot, policy) = plan::situation(&queue)?;
     let id = names::find(&snapshot, &options.workload)?;
     let explanation = engine::explain(&snapshot, &policy, id)
         .ok_or_else(|| Failure::Usage(format!("workload {id} is not in the queue")))?;

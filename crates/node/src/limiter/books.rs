@@ -1,0 +1,285 @@
+//! What the limiter is told of each tenant, and where it keeps account: files below the state folder.
+//!
+//! `caps/RUN/TASK/caps` says what a tenant has been given of each GPU, `caps/RUN/TASK/GPU.ledger` is
+//! where its processes book what they hold, `boards/GPU` where the tenants of a GPU arrange turns. A
+//! tenant's files are there before its first process, and go with its last grant.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use caps::turns::Board;
+use caps::{Caps, ComputeCap, GpuCaps, Ledger, Mapped, Which};
+
+/// Rights of a tenant's caps: nobody writes to them.
+const CAPS_MODE: u32 = 0o444;
+/// Rights of the books: the tenant's processes write to them, and are its user's.
+const BOOKS_MODE: u32 = 0o600;
+
+/// What cannot be written down.
+#[derive(Debug, thiserror::Error)]
+pub enum BooksError {
+    /// A file or folder.
+    #[error("{}: {source}; the caps of a task cannot be written there: free some space, or set HOTPOT_STATE_DIR to a folder that can be written", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A caps file cannot name the state folder.
+    #[error("{}: a caps file cannot name it; set HOTPOT_STATE_DIR to a folder without braces, control characters and blanks at the ends", .0.display())]
+    Name(PathBuf),
+}
+
+/// What one tenant has been given of one GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Whose it is.
+    pub who: String,
+    /// UUID of the physical GPU.
+    pub gpu: String,
+    /// UUID of the GPU or of the MIG device.
+    pub device: String,
+    /// Most memory, in bytes; `None` for no cap by the limiter.
+    pub memory_bytes: Option<u64>,
+    /// Its part of the GPU's time; `None` for no cap.
+    pub compute: Option<ComputeCap>,
+    /// Whether the limiter holds it. A tenant of whom it holds nothing has no files.
+    pub limited: bool,
+}
+
+/// The files of all tenants that this process has given shares to, by the number of their hold.
+#[derive(Debug)]
+pub struct Books {
+    state: PathBuf,
+    entries: BTreeMap<i64, Entry>,
+}
+
+impl Books {
+    /// Nobody's yet.
+    ///
+    /// * `state` — the state folder.
+    pub fn new(state: &Path) -> Self {
+        let state = std::path::absolute(state).unwrap_or_else(|_| state.to_owned());
+        Self { state, entries: BTreeMap::new() }
+    }
+
+    /// Enters a share, and writes its tenant's files if the limiter holds this share or another of the
+    /// tenant.
+    ///
+    /// # Errors
+    /// A file cannot be written; the share is not entered then.
+    pub fn enter(&mut self, hold: i64, entry: Entry) -> Result<(), BooksError> {
+        let (who, gpu) = (entry.who.clone(), entry.limited.then(|| entry.gpu.clone()));
+        self.entries.insert(hold, entry);
+        let board = gpu.map_or(Ok(()), |gpu| self.make_board(&gpu));
+        let written = board.and_then(|()| self.write(&who));
+        if written.is_err() {
+            // The error tells more than one of taking back would.
+            let _best_effort = self.strike(hold);
+        }
+        written
+    }
+
+    /// Strikes a share out; the tenant's files go with its last one.
+    ///
+    /// # Errors
+    /// A file cannot be written or removed; the share is struck out all the same.
+    pub fn strike(&mut self, hold: i64) -> Result<(), BooksError> {
+        let Some(entry) = self.entries.remove(&hold) else { return Ok(()) };
+        if !entry.limited && !self.is_limited(&entry.who) {
+            return Ok(());
+        }
+        if !self.entries.values().any(|other| other.limited && other.gpu == entry.gpu) {
+            remove_file(&self.board(&entry.gpu))?;
+        }
+        if self.is_limited(&entry.who) {
+            remove_file(&self.ledger(&entry.who, &entry.device))?;
+            return self.write(&entry.who);
+        }
+        forget(&self.state, &entry.who)
+    }
+
+    /// A tenant's caps.
+    pub fn caps_file(&self, who: &str) -> PathBuf {
+        folder(&self.state, who).join("caps")
+    }
+
+    /// The account of a tenant on a device.
+    pub fn ledger(&self, who: &str, device: &str) -> PathBuf {
+        folder(&self.state, who).join(format!("{}.ledger", word(device)))
+    }
+
+    fn board(&self, gpu: &str) -> PathBuf {
+        self.state.join("boards").join(word(gpu))
+    }
+
+    fn is_limited(&self, who: &str) -> bool {
+        self.of(who).any(|entry| entry.limited)
+    }
+
+    fn of<'a>(&'a self, who: &str) -> impl Iterator<Item = &'a Entry> {
+        self.entries.values().filter(move |entry| entry.who == who)
+    }
+
+    /// Ledgers first: whoever reads the caps finds them there.
+    fn write(&self, who: &str) -> Result<(), BooksError> {
+        if !self.is_limited(who) {
+            return Ok(());
+        }
+        let folder = folder(&self.state, who);
+        self.can_be_named()?;
+        make_folder(&folder)?;
+        for entry in self.of(who) {
+            let path = self.ledger(who, &entry.device);
+            Ledger::make(&path, BOOKS_MODE).map_err(|source| BooksError::File { path, source })?;
+        }
+        let gpus = self.of(who).map(|entry| self.given(entry)).collect();
+        let caps = Caps { tenant: who.to_owned(), gpus, closed: true };
+        replace(&folder.join("caps"), &caps.render())
+    }
+
+    fn given(&self, entry: &Entry) -> GpuCaps {
+        GpuCaps {
+            gpu: Which::Uuid(entry.device.clone()),
+            memory_bytes: entry.memory_bytes,
+            context_bytes: None,
+            compute: entry.compute,
+            ledger: self.ledger(&entry.who, &entry.device),
+            board: entry.limited.then(|| self.board(&entry.gpu)),
+        }
+    }
+
+    /// The board of a GPU. One that was left behind by a run that was killed is made anew: nobody but
+    /// us uses the GPU, and a later release may have another layout.
+    fn make_board(&self, gpu: &str) -> Result<(), BooksError> {
+        let path = self.board(gpu);
+        make_folder(&self.state.join("boards"))?;
+        let sitting = self.entries.values().filter(|entry| entry.limited && entry.gpu == gpu);
+        if sitting.count() <= 1 {
+            remove_file(&path)?;
+        }
+        board(&path).map_err(|source| BooksError::File { path, source })
+    }
+
+    /// A caps file is made of lines, without blanks at their ends, in which `{gpu}` has a meaning.
+    fn can_be_named(&self) -> Result<(), BooksError> {
+        let plain = |text: &str| {
+            !text.contains(char::is_control) && !text.contains("{gpu}") && text.trim() == text
+        };
+        if self.state.to_str().is_some_and(plain) {
+            return Ok(());
+        }
+        Err(BooksError::Name(self.state.clone()))
+    }
+}
+
+/// Removes the files of a tenant; that there are none is fine.
+///
+/// # Errors
+/// A file cannot be removed.
+pub(crate) fn forget(state: &Path, who: &str) -> Result<(), BooksError> {
+    let folder = folder(state, who);
+    match fs::remove_dir_all(&folder) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            return Err(BooksError::File { path: folder, source });
+        }
+        _ => {}
+    }
+    // The run's folder goes with its last task; in it, or below it, others may still be.
+    if let Some(run) = folder.parent().filter(|_| who.contains('/')) {
+        let _others_are_there = fs::remove_dir(run);
+    }
+    Ok(())
+}
+
+/// Removes the files of tenants that nobody knows any more: their runs ended before a start of the
+/// machine, or were killed in between.
+///
+/// * `holders` — names those who hold something now; asked after the files were listed, as a holder is
+///   known before it has files.
+pub(crate) fn sweep<E>(
+    state: &Path,
+    holders: impl FnOnce() -> Result<Vec<String>, E>,
+) -> Result<(), E> {
+    let below = |folder: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+    };
+    let runs = below(&state.join("caps"));
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let tenants = runs.iter().flat_map(|run| {
+        let tasks = below(run);
+        if tasks.is_empty() { vec![run.clone()] } else { tasks }
+    });
+    let tenants: Vec<PathBuf> = tenants.collect();
+    let known: BTreeSet<PathBuf> = holders()?.iter().map(|who| folder(state, who)).collect();
+    for tenant in tenants.into_iter().filter(|tenant| !known.contains(tenant)) {
+        // What cannot be removed now is tried again by whoever comes next.
+        let _ = fs::remove_dir_all(&tenant);
+    }
+    for run in runs {
+        let _others_are_there = fs::remove_dir(run);
+    }
+    Ok(())
+}
+
+/// Whether a ledger is the user's who has told of it: nobody shows another one's account as his own.
+pub fn ledger_of_user(path: &Path, user: u32) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|about| about.is_file() && about.uid() == user)
+}
+
+/// A tenant's folder: one below that of the run, for `RUN/TASK`.
+fn folder(state: &Path, who: &str) -> PathBuf {
+    let caps = state.join("caps");
+    match who.rsplit_once('/') {
+        Some((run, task)) => caps.join(word(run)).join(word(task)),
+        None => caps.join(word(who)),
+    }
+}
+
+/// A part of a holder's name as a folder may be called.
+pub(crate) fn word(part: &str) -> String {
+    let fine = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    let word: String = part.chars().map(|c| if fine(c) { c } else { '-' }).collect();
+    if word.trim_matches('.').is_empty() { "-".repeat(word.len().max(1)) } else { word }
+}
+
+fn make_folder(path: &Path) -> Result<(), BooksError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|source| BooksError::File { path: path.to_owned(), source })
+}
+
+/// Makes the page on which the tenants of a GPU arrange turns.
+fn board(path: &Path) -> io::Result<()> {
+    Mapped::<Board>::make(path, BOOKS_MODE).map(drop)
+}
+
+fn remove_file(path: &Path) -> Result<(), BooksError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(BooksError::File { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file that nobody sees half written, and that nobody writes to afterwards.
+fn replace(path: &Path, text: &str) -> Result<(), BooksError> {
+    let fresh = path.with_extension("new");
+    let write = || -> io::Result<()> {
+        // Left over by a process that was killed.
+        let _ = fs::remove_file(&fresh);
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(CAPS_MODE).open(&fresh)?;
+        file.set_permissions(fs::Permissions::from_mode(CAPS_MODE))?;
+        file.write_all(text.as_bytes())?;
+        fs::rename(&fresh, path)
+    };
+    write().map_err(|source| BooksError::File { path: path.to_owned(), source })
+}

@@ -1,0 +1,157 @@
+//! The limiter library inside a tenant's processes: where it lies, whether it can be loaded there, and
+//! what it is told of its tenant ([`Books`]).
+//!
+//! It is preloaded, so that it holds every program that is linked dynamically and keeps its environment:
+//! a cap of memory and of compute for all processes of a tenant together, cooperative.
+
+mod books;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::backend::Enforcement;
+
+pub use books::{Books, BooksError, Entry, ledger_of_user};
+pub(crate) use books::{forget, sweep, word};
+
+/// The library as it is built and installed.
+pub const LIBRARY: &str = "libhotpot_limiter.so";
+/// Names another library than the one beside the program.
+pub const LIBRARY_VARIABLE: &str = "HOTPOT_LIMITER";
+/// The variable by which the loader is told of it (ld.so(8)).
+pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+
+/// Bytes of an ELF file that say for which machine it is, up to `e_machine` (elf(5)).
+const ELF_HEAD: usize = 20;
+const WAY_OUT: &str =
+    "install it with `cargo xtask install`, or build it with `cargo build -p limiter`";
+
+/// The limiter library, found and fit to be preloaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limiter(PathBuf);
+
+impl Limiter {
+    /// Finds the library: the one named, else that of `HOTPOT_LIMITER`, else beside this program or where it
+    /// is installed (`../lib/hotpot`).
+    ///
+    /// # Errors
+    /// What is missing, and the way out.
+    pub fn find(named: Option<&Path>) -> Result<Self, String> {
+        let variable = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty());
+        let named = named.map(Path::to_owned).or(variable.map(PathBuf::from));
+        let path = match named {
+            Some(path) => path,
+            None => beside_this_program()?,
+        };
+        let path = path.canonicalize();
+        let path = path.map_err(|error| format!("the limiter library: {error}; {WAY_OUT}"))?;
+        fit(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Whether caps can be held by it, for whoever only looks.
+    ///
+    /// * `named` — as for [`Limiter::find`].
+    pub fn probe(named: Option<&Path>) -> Enforcement {
+        match Self::find(named) {
+            Ok(_) => Enforcement::Cooperative,
+            Err(why) => Enforcement::Absent(why),
+        }
+    }
+
+    /// Its file, absolute.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Variables with which a process starts under the caps of a file.
+    ///
+    /// * `caps` — the file of [`Books`].
+    pub fn variables(&self, caps: &Path) -> Vec<(String, String)> {
+        vec![
+            (caps::LIST_VARIABLE.to_owned(), caps.display().to_string()),
+            (PRELOAD_VARIABLE.to_owned(), self.0.display().to_string()),
+        ]
+    }
+}
+
+/// The library that came with this program.
+fn beside_this_program() -> Result<PathBuf, String> {
+    let program = std::env::current_exe().and_then(std::fs::canonicalize);
+    let program = program.map_err(|error| format!("this program: {error}"))?;
+    let beside = program.parent().map(Path::to_path_buf).unwrap_or_default();
+    let places = [beside.join(LIBRARY), beside.join("../lib/hotpot").join(LIBRARY)];
+    let found = places.into_iter().find(|place| place.exists());
+    let beside = beside.display();
+    found.ok_or_else(|| format!("the limiter library {LIBRARY} is not in {beside}; {WAY_OUT}"))
+}
+
+/// Looks whether the loader would take the file: one that it cannot take is passed over, and the
+/// program would run without caps.
+fn fit(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let written = path.to_str().ok_or_else(|| format!("{shown}: its name is no UTF-8; move it"))?;
+    // It separates the names in its list, and stands for folders in them (ld.so(8)).
+    if written.contains([':', '$']) || written.contains(char::is_whitespace) {
+        return Err(format!(
+            "{shown}: the loader cannot be told of a name with `:`, `$` or blanks; move it"
+        ));
+    }
+    let (found, own) = (elf_head(path), elf_head(Path::new("/proc/self/exe")));
+    match (found, own) {
+        (Err(error), _) => Err(format!("{shown}: {error}; {WAY_OUT}")),
+        (Ok(found), Ok(own)) if !same_machine(&found, &own) => {
+            Err(format!("{shown}: no library for this machine; {WAY_OUT}"))
+        }
+        (Ok(_), _) => Ok(()),
+    }
+}
+
+fn elf_head(path: &Path) -> std::io::Result<[u8; ELF_HEAD]> {
+    let mut head = [0; ELF_HEAD];
+    File::open(path)?.read_exact(&mut head)?;
+    Ok(head)
+}
+
+/// Magic number, class and byte order, and the machine.
+fn same_machine(one: &[u8; ELF_HEAD], other: &[u8; ELF_HEAD]) -> bool {
+    one[..6] == other[..6] && one[18..] == other[18..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: &str) -> PathBuf {
+        let place = std::env::temp_dir().join(format!("limiter-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&place);
+        std::fs::create_dir_all(&place).unwrap();
+        place
+    }
+
+    fn why(named: &Path) -> String {
+        match Limiter::probe(Some(named)) {
+            Enforcement::Absent(why) => why,
+            other @ (Enforcement::Hard | Enforcement::Cooperative | Enforcement::Unknown(_)) => {
+                panic!("{other:?}")
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_loader_would_pass_over_is_not_there() {
+        let place = place("fit");
+        assert!(why(&place.join("none.so")).contains("cargo build -p limiter"));
+        std::fs::write(place.join("text.so"), "no library, but long enough").unwrap();
+        assert!(why(&place.join("text.so")).contains("no library for this machine"));
+        std::fs::write(place.join("short.so"), "x").unwrap();
+        assert!(why(&place.join("short.so")).contains("short.so"));
+        let blank = place.join("a b.so");
+        std::fs::copy("/proc/self/exe", &blank).unwrap();
+        assert!(why(&blank).contains("move it"));
+        std::fs::rename(&blank, place.join("fit.so")).unwrap();
+        assert_eq!(Limiter::probe(Some(&place.join("fit.so"))), Enforcement::Cooperative);
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+}
