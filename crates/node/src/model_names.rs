@@ -137,9 +137,11 @@ impl Device {
     /// Modes that this machine can hold on the GPU.
     pub fn offers(&self) -> ModeSet {
         let backends = &self.backends;
-        let capped = backends.memory_limit.holds() || backends.limiter.holds();
+        // Of memory that nobody knows no part can be given.
+        let known = self.memory_mib > 0;
+        let capped = known && (backends.memory_limit.holds() || backends.limiter.holds());
         let backed = [
-            (SharingKind::Mps, backends.mps.holds()),
+            (SharingKind::Mps, known && backends.mps.holds()),
             (SharingKind::Mig, backends.mig.holds()),
             (SharingKind::MemoryCapped, capped),
         ];

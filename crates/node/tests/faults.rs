@@ -5,7 +5,7 @@ mod simulated;
 use std::process::Command;
 
 use fake_machine::{Code, MACHINE_VARIABLE, Machine as Simulated};
-use model::{Share, SharingMode};
+use model::{ModeSet, Share, SharingKind, SharingMode};
 use node::driver::{Driver, Fault};
 use node::journal::{FILE, Journal, JournalError};
 use node::machine::{Machine, MachineError, MachineOptions};
@@ -259,5 +259,20 @@ fn a_layout_without_mig_mode_is_refused() {
             Err(MachineError::Mig(MigError::NoMig { .. })) => {}
             other => panic!("{other:?}"),
         }
+    });
+}
+
+#[test]
+fn a_gpu_that_does_not_tell_its_memory_is_not_divided() {
+    let test = "a_gpu_that_does_not_tell_its_memory_is_not_divided";
+    on_machine(test, "t4:1", |simulated, _| {
+        fail(simulated, "nvmlDeviceGetMemoryInfo_v2", 0, Code::NotSupported);
+        let mut machine = open();
+        let offers = machine.inventory().expect("an inventory").devices[0].offers();
+        assert_eq!(offers, ModeSet::of(&[SharingKind::Exclusive, SharingKind::TimeSlice]));
+        let share = Share::MemoryCapped { memory_mib: 1024, compute_milli: 0 };
+        let refused = machine.grant(&uuid(simulated), share, "run.1/1").expect_err("refused");
+        let words = refused.to_string();
+        assert!(words.contains("does not tell how much memory it has"), "{words}");
     });
 }

@@ -10,6 +10,7 @@ use super::Machine;
 use super::error::MachineError;
 use super::grants::capped;
 use crate::backend::Enforcement;
+use crate::driver::{DriverError, Fault};
 use crate::grant::{Grant, Holder};
 use crate::limiter::{Entry, Limiter, word};
 use crate::memory_limit::{Cgroup, MemoryLimits};
@@ -35,6 +36,7 @@ impl Machine {
         (memory_mib, compute_milli): (u64, u32),
         holder: Holder<'_>,
     ) -> Result<Grant, MachineError> {
+        self.needs_known_memory(gpu)?;
         let backing = self.backing(gpu, compute_milli, holder.who)?;
         let Backing { cgroup, limiter, memory, compute } = backing;
         let share = Share::MemoryCapped { memory_mib, compute_milli };
@@ -53,6 +55,19 @@ impl Machine {
             let _best_effort = self.revoke_memory(gpu, cgroup.path());
         }
         granted
+    }
+
+    /// A part can be given only of what is known: GPUs that share the machine's memory may not tell it.
+    fn needs_known_memory(&self, gpu: &str) -> Result<(), MachineError> {
+        let info = self.driver.device(gpu)?.memory_info();
+        match info.map_err(DriverError::of("nvmlDeviceGetMemoryInfo_v2")) {
+            Err(error) if error.is(&Fault::NotSupported) => {
+                let why = "no memory caps: the driver does not tell how much memory it has, as with \
+                           GPUs that share the machine's; ask for the whole GPU";
+                Err(MachineError::refused(gpu, why))
+            }
+            other => Ok(other.map(|_| ())?),
+        }
     }
 
     /// Finds out who is to hold the caps.
