@@ -135,6 +135,20 @@ fn what_one_leaves_the_others_get() {
 }
 
 #[test]
+fn a_tenant_that_comes_late_is_owed_nothing() {
+    let mut late = Tenant::new(50, 1_000);
+    late.from_ns = 3 * SECOND;
+    let mut machine = Machine::new(&[Tenant::new(20, 1_000), Tenant::new(30, 1_000), late], 1);
+    let measured = machine.run(13 * SECOND);
+    for (from, to) in [(3, 4), (3, 13)] {
+        let parts = measured.parts_between(from * SECOND + SECOND / 10, to * SECOND);
+        println!("20/30/50, the last from 3 s on, {from} to {to} s: {parts:.1?} %");
+        let off = parts.iter().zip([20.0, 30.0, 50.0]).map(|(had, share)| (had - share).abs());
+        assert!(off.fold(0.0, f64::max) < 3.0, "{parts:?}");
+    }
+}
+
+#[test]
 fn a_tenant_without_a_cap_gets_what_the_capped_ones_leave() {
     let free = Tenant::new(1, 100).uncapped();
     judge("30 % and one without a cap", &[Tenant::new(30, 1_000), free], 1);

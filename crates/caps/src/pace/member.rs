@@ -137,29 +137,39 @@ impl Member {
     }
 
     /// Asks for a launch of a kind ([`super::key`]) in a stream.
-    pub fn launch(&mut self, board: &Board, kind: u64, stream: u64, now_us: u64) -> Launch {
-        if self.terms.share_milli.is_none() && self.is_free(board, now_us) {
+    ///
+    /// * `now` — the time in µs; it is looked at only if it matters, as that costs as much as the rest.
+    pub fn launch(
+        &mut self,
+        board: &Board,
+        kind: u64,
+        stream: u64,
+        now: impl Fn() -> u64,
+    ) -> Launch {
+        if self.terms.share_milli.is_none() && self.is_free(board, now()) {
             self.launches += 1;
             return Launch::Free;
         }
         if self.thinking {
-            self.thought(now_us);
+            self.thought(now());
         }
         if self.busy_since_us.is_none() {
-            self.keep_seat(board, now_us);
+            self.keep_seat(board, now());
         }
         if !board.is_held_by(self.place.seat)
-            && let Turn::Wait { until_us } = board.ask(self.place, now_us)
+            && let Turn::Wait { until_us } = board.ask(self.place, now())
         {
             return Launch::Turn { until_us };
         }
-        self.follow(board, now_us);
-        if let Some(wait) = self.settle(kind, stream, now_us) {
+        if board.number(self.place.seat) != self.turn {
+            self.follow(board, now());
+        }
+        if let Some(wait) = self.settle(kind, stream, &now) {
             return wait;
         }
         let (ns, sample) = self.costs.ask(kind);
         if self.busy_since_us.is_none() {
-            self.begin(board, now_us);
+            self.begin(board, now());
         }
         self.launches += 1;
         self.launched_ns = self.launched_ns.saturating_add(ns);
@@ -186,15 +196,17 @@ impl Member {
     }
 
     /// The driver has been asked. Says whether to put a mark into the stream.
-    pub fn launched(&mut self, stream: u64, ns: u64, failed: bool, now_us: u64) -> bool {
-        self.work.entered(stream, ns, failed, now_us)
+    ///
+    /// * `now` — as in [`Member::launch`].
+    pub fn launched(&mut self, stream: u64, ns: u64, failed: bool, now: impl Fn() -> u64) -> bool {
+        self.work.entered(stream, ns, failed, now)
     }
 
     /// What to wait for before the next launch, if for anything.
-    fn settle(&self, kind: u64, stream: u64, now_us: u64) -> Option<Launch> {
+    fn settle(&self, kind: u64, stream: u64, now: impl Fn() -> u64) -> Option<Launch> {
         let outstanding = self.work.outstanding_ns();
         let full = outstanding > 0 && outstanding / 1000 >= self.room_us;
-        if !full && !self.costs.is_first(kind) || self.work.is_exempt(stream, now_us) {
+        if !full && !self.costs.is_first(kind) || self.work.is_exempt(stream, now()) {
             return None;
         }
         match self.work.oldest() {

@@ -19,10 +19,10 @@ fn member(board: &Board, tenant: u64, percent: u32) -> Member {
 
 /// Launches, with a mark behind it if one is due.
 fn go(member: &mut Member, board: &Board, now: u64) -> (u64, Option<MarkId>) {
-    let Launch::Go { ns, .. } = member.launch(board, KIND, STREAM, now) else {
+    let Launch::Go { ns, .. } = member.launch(board, KIND, STREAM, || now) else {
         panic!("held back")
     };
-    let due = member.launched(STREAM, ns, false, now);
+    let due = member.launched(STREAM, ns, false, || now);
     let mark = if due { member.work.begin_mark(STREAM, now) } else { None };
     mark.into_iter().for_each(|mark| member.work.recorded(mark, false));
     (ns, mark)
@@ -38,7 +38,7 @@ fn a_launch_of_unknown_cost_is_waited_for_before_the_next() {
     let mut member = member(&board, 1, 50);
     let (ns, mark) = go(&mut member, &board, START);
     assert_eq!(ns, UNKNOWN_NS);
-    let Launch::Settle { mark: asked, .. } = member.launch(&board, KIND, STREAM, START) else {
+    let Launch::Settle { mark: asked, .. } = member.launch(&board, KIND, STREAM, || START) else {
         panic!("it was let go");
     };
     assert_eq!(Some(asked), mark);
@@ -56,7 +56,7 @@ fn the_queue_is_bounded_and_marks_free_it() {
         marks.extend(go(&mut member, &board, START).1);
     }
     assert_eq!(marks.len(), 4, "one per ms");
-    let full = member.launch(&board, KIND, STREAM, START);
+    let full = member.launch(&board, KIND, STREAM, || START);
     assert!(matches!(full, Launch::Settle { mark, .. } if mark == marks[0]), "{full:?}");
     member.work.finish(marks[1]);
     assert_eq!(member.work.outstanding_ns(), 2_000_000, "the first was done before the second");
@@ -69,7 +69,7 @@ fn a_stream_that_waits_for_the_host_is_left_alone_for_a_while() {
     let mut member = member(&board, 1, 50);
     learn(&mut member, 5_000_000);
     let (_, mark) = go(&mut member, &board, START);
-    let Launch::Settle { until_us, .. } = member.launch(&board, KIND, STREAM, START) else {
+    let Launch::Settle { until_us, .. } = member.launch(&board, KIND, STREAM, || START) else {
         panic!("it was let go");
     };
     assert_eq!(until_us, START + LATE_US);
@@ -98,9 +98,9 @@ fn a_wait_ends_what_was_launched_before_it_and_no_more() {
     member.work.synced(None, member.moment());
     assert!(member.work.is_idle());
     // A launch that fails leaves nothing behind.
-    let Launch::Go { ns, .. } = member.launch(&board, KIND, STREAM, START) else { panic!() };
+    let Launch::Go { ns, .. } = member.launch(&board, KIND, STREAM, || START) else { panic!() };
     assert!(!member.work.is_idle(), "it is on its way");
-    member.launched(STREAM, ns, true, START);
+    member.launched(STREAM, ns, true, || START);
     assert!(member.work.is_idle() && member.work.outstanding_ns() == 0);
 }
 

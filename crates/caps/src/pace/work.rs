@@ -77,7 +77,8 @@ impl Work {
     ///
     /// * `ns` — as at [`Work::enter`].
     /// * `failed` — nothing was launched.
-    pub fn entered(&mut self, stream: u64, ns: u64, failed: bool, now_us: u64) -> bool {
+    /// * `now` — the time in µs, looked at only if it matters.
+    pub fn entered(&mut self, stream: u64, ns: u64, failed: bool, now: impl Fn() -> u64) -> bool {
         self.entering = self.entering.saturating_sub(1);
         if failed {
             self.outstanding_ns = self.outstanding_ns.saturating_sub(ns);
@@ -88,7 +89,7 @@ impl Work {
         let at = self.find(stream);
         let Some(stream) = self.streams.get_mut(at) else { return false };
         stream.newest = launches;
-        if stream.exempt_until_us > now_us {
+        if stream.exempt_until_us != 0 && stream.exempt_until_us > now() {
             self.outstanding_ns = self.outstanding_ns.saturating_sub(ns);
             return false;
         }

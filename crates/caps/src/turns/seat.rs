@@ -199,7 +199,8 @@ impl Seat {
             word.store(0, Ordering::Relaxed);
         }
         self.waited_us.store(0, Ordering::Relaxed);
-        self.paid_until_us.store(now_us, Ordering::Relaxed);
+        // Away for ever: so it is put beside the others when it first wants the turn.
+        self.paid_until_us.store(0, Ordering::Relaxed);
         self.due_us.store(oldest, Ordering::Relaxed);
         self.floor_us.store(FLOOR_AHEAD_US, Ordering::Relaxed);
         self.lag_us.store(AHEAD_US, Ordering::Relaxed);

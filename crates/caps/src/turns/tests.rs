@@ -176,7 +176,7 @@ fn processes_of_one_tenant_do_not_pay_twice_and_wait_for_each_other() {
 
 /// One step of a process that wants to launch on a GPU where another tenant is; whether it could.
 fn tries(member: &mut Member, board: &Board, now: u64) -> bool {
-    let can = matches!(member.launch(board, 7, 0, now), Launch::Go { .. });
+    let can = matches!(member.launch(board, 7, 0, || now), Launch::Go { .. });
     member.tick(board, now);
     can
 }
@@ -254,8 +254,8 @@ fn any_bytes_are_a_board() {
             }
             let now = if random() % 2 == 0 { START + step as u64 } else { random() >> 12 };
             board.ask(b, now);
-            member.launch(&board, random(), random(), now);
-            member.launched(0, 5, random() % 2 == 0, now);
+            member.launch(&board, random(), random(), || now);
+            member.launched(0, 5, random() % 2 == 0, || now);
             member.tick(&board, now);
             board.tick(b, now, random() >> 12);
             board.charge(b, now, random() >> 12, random());

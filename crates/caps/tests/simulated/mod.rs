@@ -39,6 +39,8 @@ enum Actor {
 enum Limiter {
     Ours(Box<Member>),
     Theirs(Faulty),
+    /// Ours, from the first launch on.
+    Later,
 }
 
 struct Process {
@@ -69,12 +71,18 @@ pub(crate) struct Machine {
     measured: Measured,
 }
 
+/// A tenant's process sits down, as it does before its first launch.
+fn sit(board: &Board, number: usize, tenant: &Tenant, now_us: u64) -> Limiter {
+    let process = ProcessId::from_word(number as u64 + 1).unwrap();
+    let member = Member::sit(board, number as u64 + 77, tenant.terms, process, now_us);
+    Limiter::Ours(Box::new(member.unwrap()))
+}
+
 impl Machine {
     pub(crate) fn new(tenants: &[Tenant], seed: u64) -> Self {
-        Self::with(tenants, seed, |board, number, tenant| {
-            let process = ProcessId::from_word(number as u64 + 1).unwrap();
-            let member = Member::sit(board, number as u64 + 77, tenant.terms, process, 1);
-            Limiter::Ours(Box::new(member.unwrap()))
+        Self::with(tenants, seed, |board, number, tenant| match tenant.from_ns {
+            0 => sit(board, number, tenant, 1),
+            _ => Limiter::Later,
         })
     }
 
@@ -224,9 +232,13 @@ impl Machine {
     fn launch(&mut self, number: usize) -> Option<u64> {
         let now = self.now;
         let process = &mut self.processes[number];
+        if matches!(process.limiter, Limiter::Later) {
+            process.limiter = sit(&self.board, number, &process.tenant, now / 1000);
+        }
         let asked = *process.asked.get_or_insert(now);
         let member = match &mut process.limiter {
             Limiter::Ours(member) => member,
+            Limiter::Later => unreachable!("it has sat down"),
             Limiter::Theirs(limiter) => {
                 if limiter.launch(&process.tenant) {
                     self.gpu.kernel(number, process.tenant.kernel_ns, None, now);
@@ -236,7 +248,7 @@ impl Machine {
                 return Some(now + faulty::SLEEP_NS + self.latency());
             }
         };
-        match member.launch(&self.board, process.tenant.kernel_ns | 1, 0, now / 1000) {
+        match member.launch(&self.board, process.tenant.kernel_ns | 1, 0, || now / 1000) {
             Launch::Go { ns, sample } => {
                 process.longest_wait = process.longest_wait.max(now - asked);
                 process.asked = None;
@@ -279,7 +291,7 @@ impl Machine {
         self.gpu.kernel(number, tenant.kernel_ns, kind, self.now);
         self.now += LAUNCH_NS + if sample { 2 * EVENT_NS } else { 0 };
         let Limiter::Ours(member) = &mut self.processes[number].limiter else { return None };
-        let mark = member.launched(0, ns, false, self.now / 1000);
+        let mark = member.launched(0, ns, false, || self.now / 1000);
         let moment = member.moment();
         if mark || sample {
             self.mark(number);
@@ -329,6 +341,7 @@ impl Machine {
         let process = &mut self.processes[number];
         let member = match &mut process.limiter {
             Limiter::Ours(member) => member,
+            Limiter::Later => return,
             Limiter::Theirs(limiter) => {
                 limiter.watch(self.gpu.used(number, now), now);
                 return self.watcher_at(number, now + faulty::WATCH_NS);

@@ -91,7 +91,7 @@ impl Pacer {
         let mut inner = self.lock();
         let Inner { member, marks, .. } = &mut *inner;
         let failed = code != SUCCESS;
-        let mark = member.launched(stream.number(), go.ns, failed, go.now_us);
+        let mark = member.launched(stream.number(), go.ns, failed, clock::now_us);
         if mark || go.begun.is_some() {
             let lost = go.begun.as_ref().is_some_and(|_| capture::any());
             let done = capture::asking(|| {
@@ -99,7 +99,7 @@ impl Pacer {
                     marks.end(member, begun, stream, failed);
                 }
                 if !failed {
-                    marks.put(member, stream, go.now_us);
+                    marks.put(member, stream, clock::now_us());
                 }
             });
             if done.is_none() && lost {
@@ -114,37 +114,38 @@ impl Pacer {
     fn admitted(&'static self, stream: Stream, kind: u64) -> Option<Go> {
         let mut waiting_since = None;
         loop {
-            let now_us = clock::now_us();
             let word = self.board().watched();
             let seen = word.load(std::sync::atomic::Ordering::SeqCst);
             let mut inner = self.lock();
             let Inner { member, marks, .. } = &mut *inner;
-            match member.launch(self.board(), kind, stream.number(), now_us) {
+            match member.launch(self.board(), kind, stream.number(), clock::now_us) {
                 Launch::Free => {
-                    self.count(&mut inner, now_us, false);
+                    self.count(&mut inner, clock::now_us(), false);
                     return None;
                 }
                 Launch::Go { ns, sample } => {
-                    let begin = || marks.begin(stream, kind, now_us);
+                    let begin = || marks.begin(stream, kind, clock::now_us());
                     let begun = if sample { capture::asking(begin).flatten() } else { None };
                     if sample && begun.is_none() {
                         member.costs.lost(kind);
                     }
                     if let Some(since) = waiting_since {
                         let (launches, us) = inner.held_back;
-                        let waited = now_us.saturating_sub(since);
+                        let waited = clock::now_us().saturating_sub(since);
                         inner.held_back = (launches.saturating_add(1), us.saturating_add(waited));
                     }
                     drop(inner);
                     watch::rouse();
-                    return Some(Go { ns, now_us, begun });
+                    return Some(Go { ns, begun });
                 }
                 Launch::Turn { until_us } => {
                     drop(inner);
+                    let now_us = clock::now_us();
                     waiting_since.get_or_insert(now_us);
                     clock::wait_shared(word, seen, until_us.saturating_sub(now_us).max(1));
                 }
                 Launch::Settle { mark, until_us } => {
+                    let now_us = clock::now_us();
                     let passed = capture::asking(|| marks.look(member, mark))?;
                     if !passed && now_us >= until_us {
                         member.work.late(mark, now_us);
@@ -155,7 +156,8 @@ impl Pacer {
                     }
                 }
                 Launch::Mark { stream } => {
-                    capture::asking(|| marks.put(member, Stream::numbered(stream), now_us))?;
+                    let put = || marks.put(member, Stream::numbered(stream), clock::now_us());
+                    capture::asking(put)?;
                 }
             }
         }
@@ -165,7 +167,6 @@ impl Pacer {
 /// A launch that may be made.
 struct Go {
     ns: u64,
-    now_us: u64,
     begun: Option<super::marks::Begun>,
 }
 
