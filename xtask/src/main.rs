@@ -1,13 +1,15 @@
 //! The project's own commands: `cargo xtask VERB`.
-#![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "commands print their tables")]
 
 mod ablate;
 mod bless;
 mod churn;
 mod compare;
+mod cuda;
 mod fakes;
+mod gpu;
 mod install;
+mod limiter;
 mod metrics;
 mod mig;
 mod occupancy;
@@ -34,6 +36,10 @@ const HELP: &str = "cargo xtask VERB
   churn       policies where workloads leave again and wait in a queue [--quick]
   mig         acceptance of MIG requests against first fit and the exact optimum
   fakes       the fake driver against NVIDIA's header and programs from PyPI
+  cuda        the fake libcuda against NVIDIA's header and NVIDIA's own client
+  limiter     what the limiter costs and what it holds, on a simulated GPU [--quick]
+  gpu-test    what a real GPU says of it all [--only PART] [--output DIR] [--quick] [--simulated]
+              [--change-settings]
   metrics     the agent's metrics read by promtool and prometheus_client; what it costs [--quick]
   install     build hotpot and put it under a PREFIX, such as ~/.local or /usr/local
   occupancy   how busy `hotpot run` keeps GPUs with short tasks, and what sharing saves [--quick]
@@ -51,11 +57,18 @@ fn main() -> ExitCode {
         ["test"] => suite::run(),
         ["tidy"] => tidy::run(),
         ["bless"] => bless::run(),
-        ["reproduce" | "compare" | "ablate" | "churn" | "mig" | "speed", ..]
+        ["reproduce" | "compare" | "ablate" | "churn" | "mig" | "speed" | "limiter", ..]
             if cfg!(debug_assertions) =>
         {
             shell::again_in_release(&args)
         }
+        ["gpu-test", ..] if cfg!(debug_assertions) && shell::has_cargo() => {
+            shell::again_in_release(&args)
+        }
+        ["gpu-test", words @ ..] => gpu::run(words),
+        ["gpu-client", words @ ..] => gpu::client::run(words),
+        ["cuda"] => cuda::run(),
+        ["limiter", flags @ ..] => quick(flags).and_then(limiter::run),
         ["reproduce", flags @ ..] => quick(flags).and_then(reproduce::run),
         ["compare", flags @ ..] => quick(flags).and_then(compare::run),
         ["ablate", flags @ ..] => quick(flags).and_then(ablate::run),

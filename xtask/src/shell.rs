@@ -26,6 +26,13 @@ pub(crate) fn cargo_with(args: &[&str], variables: &[(&str, &str)]) -> Verdict {
     if status.success() { Ok(()) } else { Err(format!("cargo {} failed", args.join(" "))) }
 }
 
+/// Whether there is a cargo to build with.
+pub(crate) fn has_cargo() -> bool {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string());
+    let found = Command::new(cargo).arg("--version").stdout(Stdio::null()).status();
+    found.is_ok_and(|status| status.success()) && root().join("Cargo.toml").exists()
+}
+
 /// Runs this command again, compiled with optimisation.
 pub(crate) fn again_in_release(args: &[String]) -> Verdict {
     let mut words = vec!["run", "--quiet", "--release", "--package", "xtask", "--"];

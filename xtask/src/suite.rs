@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{Verdict, fakes, metrics, reproduce, shell, tidy};
+use crate::{Verdict, cuda, fakes, metrics, reproduce, shell, tidy};
 
 pub(crate) fn run() -> Verdict {
     tidy::run()?;
@@ -31,9 +31,21 @@ pub(crate) fn run() -> Verdict {
         println!("skipped: what needs faketime, which could not be installed");
     }
     shell::cargo(&["test", "--workspace"])?;
+    interleavings()?;
     fakes::run()?;
+    cuda::run()?;
     metrics::read_by_others()?;
     reproduce::slice()
+}
+
+/// Every interleaving of a few threads on the pages that processes share, deaths included. Built into a
+/// folder of its own, for the flag would have everything else built anew.
+fn interleavings() -> Verdict {
+    let folder = shell::target().join("loom");
+    let folder = folder.to_string_lossy();
+    let words =
+        ["test", "--package", "caps", "--lib", "--release", "--quiet", "--target-dir", &folder];
+    shell::cargo_with(&[&words[..], &["interleavings"]].concat(), &[("RUSTFLAGS", "--cfg loom")])
 }
 
 /// Whether a cargo component is installed; a toolchain may come without.

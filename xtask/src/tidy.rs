@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fake-nvml", &["fake-machine", "fake-gpu"]),
     ("fake-cuda", &["fake-machine", "fake-gpu"]),
     ("fake-tools", &["fake-machine"]),
-    ("xtask", &["model", "engine", "formats", "simulator", "fake-machine", "fake-gpu"]),
+    ("xtask", &["model", "engine", "formats", "simulator", "fake-machine", "fake-gpu", "caps"]),
 ];
 
 /// Crates without I/O, and the third-party crates that they may use (without `std`).

@@ -151,6 +151,7 @@ fn init(flags: u32) -> Outcome {
         return Err(NO_DEVICE);
     }
     let gpus = Gpus::open(&machine).map_err(|_| OPERATING_SYSTEM)?;
+    gpus.renounce();
     let driver = Driver::new(devices).ok_or(OPERATING_SYSTEM)?;
     let (driver, wake) = (std::sync::Mutex::new(driver), std::sync::Condvar::new());
     calls::set_process(Process { machine, gpus, driver, wake });

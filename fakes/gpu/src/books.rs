@@ -293,8 +293,17 @@ impl Books {
         let mut dead = |account: &Account| {
             account.owner().is_some_and(|o| !*asked.entry(o).or_insert_with(|| o.lives()))
         };
+        self.close(&mut dead);
+    }
+
+    /// Takes a process out of the books.
+    pub(crate) fn renounce(&mut self, owner: Owner) {
+        self.close(&mut |account| account.owner() == Some(owner));
+    }
+
+    fn close(&mut self, gone: &mut dyn FnMut(&Account) -> bool) {
         let end = self.accounts_end as usize;
-        let gone: Vec<bool> = self.accounts[..end].iter().map(&mut dead).collect();
+        let gone: Vec<bool> = self.accounts[..end].iter().map(gone).collect();
         if !gone.contains(&true) {
             return;
         }

@@ -86,6 +86,13 @@ impl Gpus {
         self.shared.books.lock().give(owner, claim)
     }
 
+    /// Ends all holds that the calling process's number has from before an `exec`, which closes what a
+    /// process has of the driver.
+    pub fn renounce(&self) {
+        let owner = self.me();
+        self.shared.books.lock().renounce(owner);
+    }
+
     /// What a claim is for, and its bytes; `None` if there is no such claim.
     pub fn bytes(&self, claim: Claim) -> Option<(Place, MemoryKind, u64)> {
         self.shared.books.lock().bytes(claim)

@@ -3,53 +3,10 @@
 use crate::process::ProcessId;
 use crate::turns::{Board, DRAIN_MAX_US, Hold, Passed, Place, Terms, Turn, UNUSED_US};
 
+use super::advice::{Launch, Tick};
 use super::cost::Costs;
-use super::work::{MarkId, Moment, Work};
+use super::work::{Moment, Work};
 use super::{DRAIN_POLL_US, FILLED_PERCENT, FREE_LOOK_US, LINGER_US, PAY_US, RUN_AHEAD_US};
-
-/// What is to become of a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Launch {
-    /// Launch; nothing more is to be done. So it is for a tenant without a cap of time while nobody at the
-    /// board has one.
-    Free,
-    /// Launch, then call [`Member::launched`] with `ns`.
-    Go {
-        /// What it is expected to cost, in ns.
-        ns: u64,
-        /// Measure it.
-        sample: bool,
-    },
-    /// Wait until the turn changes, at most until then, and ask again.
-    Turn {
-        /// µs.
-        until_us: u64,
-    },
-    /// Wait until the mark is done and say so ([`Work::finish`]), or that it is late ([`Work::late`]) when
-    /// that time has come; then ask again.
-    Settle {
-        /// The mark.
-        mark: MarkId,
-        /// µs.
-        until_us: u64,
-    },
-    /// Put a mark into this stream, then ask again.
-    Mark {
-        /// The stream.
-        stream: u64,
-    },
-}
-
-/// What the watcher is to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tick {
-    /// When to look again; `None`: not before the next launch.
-    pub again_us: Option<u64>,
-    /// The turn has changed: wake those who wait for it.
-    pub wake: bool,
-    /// Put a mark into this stream.
-    pub mark: Option<u64>,
-}
 
 /// One process at a board. All calls under one lock of the caller's.
 #[derive(Debug)]

@@ -10,6 +10,7 @@
 //!
 //! Times are µs of the board's clock, costs are ns of GPU time.
 
+mod advice;
 mod cost;
 mod member;
 #[cfg(test)]
@@ -17,8 +18,9 @@ mod member;
 mod tests;
 mod work;
 
+pub use advice::{Launch, Tick};
 pub use cost::{Costs, key};
-pub use member::{Launch, Member, Tick};
+pub use member::Member;
 pub use work::{MarkId, Moment, Work};
 
 /// Kinds of launches whose cost is remembered.

@@ -226,12 +226,21 @@ impl Work {
 
     /// A stream that has work after its newest mark: the one with the most.
     pub fn unmarked(&self) -> Option<u64> {
+        self.bare().max_by_key(|stream| stream.unmarked_ns).map(|stream| stream.key)
+    }
+
+    /// Whether a stream has work after its newest mark.
+    pub fn is_unmarked(&self, stream: u64) -> bool {
+        self.bare().any(|known| known.key == stream)
+    }
+
+    /// The streams that have work after their newest mark.
+    fn bare(&self) -> impl Iterator<Item = &Stream> {
         let marked = |at: usize, newest: u64| {
             self.marks.iter().flatten().any(|mark| mark.stream == at && mark.newest >= newest)
         };
         let open = self.streams.iter().enumerate().filter(|(_, stream)| stream.used && stream.open);
-        let bare = open.filter(|(at, stream)| !marked(*at, stream.newest));
-        bare.max_by_key(|(_, stream)| stream.unmarked_ns).map(|(_, stream)| stream.key)
+        open.filter(move |(at, stream)| !marked(*at, stream.newest)).map(|(_, stream)| stream)
     }
 
     /// Whether a stream is left alone.
