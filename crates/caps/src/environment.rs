@@ -64,7 +64,10 @@ impl Caps {
     /// # Errors
     /// There are caps and they cannot be read: the caller must not go on as if there were none.
     pub fn load() -> Result<Option<(Self, Source)>, LoadError> {
-        Self::load_from(Path::new(FIXED), &|name| std::env::var(name).ok())
+        // What is no text is a path that is not there or no amount, and never nothing.
+        let variable = |name: &str| std::env::var_os(name);
+        let text = |name: &str| variable(name).map(|value| value.to_string_lossy().into_owned());
+        Self::load_from(Path::new(FIXED), &text)
     }
 
     fn load_from(
@@ -110,7 +113,10 @@ fn read(path: &Path) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
     }
     let mut text = String::new();
-    file.take(BYTES_MAX).read_to_string(&mut text)?;
+    file.take(BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than any caps file"));
+    }
     Ok(text)
 }
 

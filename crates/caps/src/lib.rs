@@ -3,7 +3,7 @@
 //! The limiter inside a tenant's processes and whoever watches from outside meet here and nowhere else:
 //! [`Caps`] is what the agent wrote, [`Ledger`] the memory that all processes of one tenant hold on one
 //! GPU, [`turns`] the order in which tenants compute, [`pace`] how far one process may run ahead.
-//! No CUDA, no threads, no clock: time is passed in.
+//! No CUDA and no threads. What is decided by time is told the time; only who waits for a lock looks at a clock.
 //!
 //! *Invariant:* nothing here panics, whatever a page or a file contains: both are written by others.
 //! *Invariant:* nothing here is needed beyond `std` and the C library.
@@ -20,10 +20,9 @@ pub mod turns;
 
 pub use environment::{FIXED, LIST_VARIABLE, LoadError, Source};
 pub use given::{Caps, ComputeCap, DEFAULT_FLOOR_MILLI, GpuCaps, Standing, Which};
-pub use ledger::{
-    Account, EXPORTS_MAX, KINDS, Kind, Ledger, LedgerError, LedgerPage, OverCap, PROCESSES_MAX,
-    ProcessUse, Refused, Slot,
-};
+#[cfg(not(loom))]
+pub use ledger::{Account, Ledger, ProcessUse, Refused};
+pub use ledger::{Crowded, EXPORTS_MAX, KINDS, Kind, OverCap, PROCESSES_MAX, Slot};
 pub use process::ProcessId;
 pub use shared::{Mapped, Page};
 pub use text::TextError;

@@ -14,9 +14,7 @@ const SPACE_BITS: u32 = 10;
 pub struct ProcessId(u64);
 
 impl ProcessId {
-    /// The calling process; asks the kernel, some 20 µs.
-    ///
-    /// Without `/proc` the start counts as 0: the number alone then tells processes apart.
+    /// The calling process; asks the kernel, some 20 µs. Without `/proc` its start counts as 0.
     pub fn own() -> Self {
         let pid = std::process::id();
         Self::of(pid, start_ticks(pid).unwrap_or(0), space())
@@ -48,8 +46,12 @@ impl ProcessId {
         (self.0 & ((1 << PID_BITS) - 1)) as u32
     }
 
-    /// Whether it lives. One of another pid namespace cannot be seen from here and counts as alive:
-    /// whoever is outside of both may judge it.
+    /// The pid namespace that we are in, as the kernel numbers it; 0 without `/proc`.
+    pub fn space_here() -> u64 {
+        space()
+    }
+
+    /// Whether it lives. One of another pid namespace cannot be seen from here and counts as alive.
     pub fn is_alive(self) -> bool {
         if self.space() != space() & ((1 << SPACE_BITS) - 1) {
             return true;
@@ -62,17 +64,19 @@ impl ProcessId {
     }
 }
 
-/// When a living process started, in clock ticks since boot; `None` for one that is gone or a zombie.
-/// Field 22 of `/proc/PID/stat`, counted after the name, which may hold anything (proc(5)).
+/// When a living process started, in clock ticks since boot; `None` for one that is gone or a zombie. One
+/// whose first thread has ended while others go on looks like a zombie but for its number of threads.
+/// Fields 3, 20 and 22 of `/proc/PID/stat`, counted after the name, which may hold anything (proc(5)).
 fn start_ticks(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after) = text.rsplit_once(')')?;
     let mut fields = after.split_ascii_whitespace();
     let state = fields.next()?;
-    if matches!(state, "Z" | "X" | "x") {
+    let threads: u32 = fields.nth(16)?.parse().ok()?;
+    if matches!(state, "X" | "x") || state == "Z" && threads <= 1 {
         return None;
     }
-    fields.nth(18)?.parse().ok()
+    fields.nth(1)?.parse().ok()
 }
 
 /// The number of our pid namespace.

@@ -19,7 +19,7 @@ pub unsafe trait Page: Sync {
     const LAYOUT: u64;
 }
 
-/// Bytes before the page: the layout's number, padded so that the page begins on a cache line.
+/// Bytes before the page: the layout, padded so that the page begins on a cache line.
 const HEAD: usize = 64;
 
 /// A page in a mapped file. It stays until this is dropped, whatever becomes of the file's name.
@@ -61,8 +61,14 @@ impl<T: Page> Mapped<T> {
     fn fill(file: &File, mode: u32) -> io::Result<()> {
         use std::os::unix::fs::FileExt;
         file.set_permissions(std::fs::Permissions::from_mode(mode))?;
-        file.set_len((HEAD + size_of::<T>()) as u64)?;
-        file.write_all_at(&T::LAYOUT.to_ne_bytes(), 0)
+        // With all of its space: a hole that cannot be filled later would kill who writes there (SIGBUS).
+        let length = libc::off_t::try_from(HEAD + size_of::<T>()).unwrap_or(libc::off_t::MAX);
+        // SAFETY: plain numbers.
+        let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) };
+        if code != 0 {
+            return Err(io::Error::from_raw_os_error(code));
+        }
+        file.write_all_at(&layout::<T>(), 0)
     }
 
     /// Maps the page of a file that is there.
@@ -81,7 +87,7 @@ impl<T: Page> Mapped<T> {
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: within the mapping; pages of the system are aligned well beyond `T`.
+        // SAFETY: within the mapping, which is aligned beyond `HEAD`, and that as `T` is at least.
         let page = unsafe { at.cast::<u8>().add(HEAD).cast::<T>() };
         NonNull::new(page).map(|at| Self { at }).ok_or_else(|| invalid("mapped at address 0"))
     }
@@ -106,7 +112,7 @@ pub(crate) fn copy<T: Page>(path: &Path) -> io::Result<Box<T>> {
     Ok(page)
 }
 
-fn options() -> OpenOptions {
+pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
     options
@@ -118,13 +124,23 @@ fn check<T: Page>(file: &File) -> io::Result<()> {
     if !about.is_file() || about.len() < (HEAD + size_of::<T>()) as u64 {
         return Err(invalid("it is no page of this kind"));
     }
-    let mut layout = [0; 8];
-    file.read_exact_at(&mut layout, 0)?;
-    if u64::from_ne_bytes(layout) == T::LAYOUT {
+    let mut found = [0; 16];
+    file.read_exact_at(&mut found, 0)?;
+    if found == layout::<T>() {
         Ok(())
     } else {
         Err(invalid("it was made by another version; remove it when nobody uses it any more"))
     }
+}
+
+/// What stands for a layout in a file: its number and its size.
+fn layout<T: Page>() -> [u8; 16] {
+    const { assert!(align_of::<T>() <= HEAD, "the page would not be aligned behind its head") };
+    let mut bytes = [0; 16];
+    let (number, size) = bytes.split_at_mut(8);
+    number.copy_from_slice(&T::LAYOUT.to_ne_bytes());
+    size.copy_from_slice(&(size_of::<T>() as u64).to_ne_bytes());
+    bytes
 }
 
 fn invalid(why: &str) -> io::Error {

@@ -3,8 +3,8 @@
 //! Each holder has a row. The exporter pays by its own allocation; whoever opens it pays nothing while
 //! somebody of the tenant pays. If the one who pays goes, the next holder pays from then on.
 
-use super::page::Export;
-use super::{Kind, LedgerPage, Slot};
+use super::books::{Alive, Seat};
+use super::page::{Export, Kind, LedgerPage, Member};
 use crate::process::ProcessId;
 use crate::sync::Ordering;
 
@@ -16,34 +16,32 @@ const ALLOCATED: u64 = 1;
 const INHERITED: u64 = 2;
 
 impl LedgerPage {
-    /// Notes memory that the process has allocated and that others of the tenant may open. With no room
-    /// it is not noted, and counts again for whoever opens it.
-    ///
-    /// * `key` — what it will be known by; not 0.
-    pub fn export(&self, slot: Slot, key: u64, bytes: u64) {
-        let _held = self.enter(slot.own, ProcessId::is_alive);
-        let own = |row: &&Export| is(row, key) && owner(row) == Some(slot.own);
+    /// See [`super::Ledger::export`].
+    pub(super) fn export(&self, seat: Seat, key: u64, bytes: u64, alive: Alive<'_>) {
+        let _held = self.enter(seat.own, alive);
+        let own = |row: &&Export| is(row, key) && owner(row) == Some(seat.own);
         if !self.exports.iter().any(|row| own(&row)) {
-            self.add_hold(slot, key, bytes, ALLOCATED);
+            self.add_hold(seat.own, key, bytes, ALLOCATED);
         }
     }
 
-    /// Opens memory that a living process of the tenant pays for; whether there is such. If not, the
-    /// caller has to book it.
-    pub fn open(&self, slot: Slot, key: u64) -> bool {
-        let _held = self.enter(slot.own, ProcessId::is_alive);
-        self.sweep(slot.own, ProcessId::is_alive);
+    /// See [`super::Ledger::open_export`].
+    pub(super) fn open_export(&self, seat: Seat, key: u64, alive: Alive<'_>) -> bool {
+        self.clear_dead(seat.own, alive);
+        let _held = self.enter(seat.own, alive);
         let paid = self.exports.iter().find(|row| is(row, key) && pays(row));
-        paid.is_some_and(|row| self.add_hold(slot, key, row.bytes.load(Ordering::Relaxed), OPENED))
+        paid.is_some_and(|row| {
+            self.add_hold(seat.own, key, row.bytes.load(Ordering::Relaxed), OPENED)
+        })
     }
 
-    /// Ends one hold of the process: the exporter has freed the memory, or an opener has closed it.
-    pub fn close(&self, slot: Slot, key: u64) {
-        let _held = self.enter(slot.own, ProcessId::is_alive);
-        let own = |row: &&Export| is(row, key) && owner(row) == Some(slot.own);
+    /// See [`super::Ledger::close_export`].
+    pub(super) fn close_export(&self, seat: Seat, key: u64, alive: Alive<'_>) {
+        let _held = self.enter(seat.own, alive);
+        let own = |row: &&Export| is(row, key) && owner(row) == Some(seat.own);
         let Some(row) = self.exports.iter().find(own) else { return };
         if row.paid.load(Ordering::Relaxed) == INHERITED
-            && let Some(held) = self.member(slot).and_then(imported)
+            && let Some(held) = self.member(seat).and_then(imported)
         {
             let bytes = row.bytes.load(Ordering::Relaxed);
             held.store(held.load(Ordering::Relaxed).saturating_sub(bytes), Ordering::Relaxed);
@@ -56,11 +54,11 @@ impl LedgerPage {
         self.sum_up();
     }
 
-    /// Whether a living process of the tenant pays for memory of this key.
-    pub fn exported(&self, own: ProcessId, key: u64) -> bool {
-        let _held = self.enter(own, ProcessId::is_alive);
-        let lives = |row: &Export| owner(row).is_some_and(ProcessId::is_alive);
-        self.exports.iter().any(|row| is(row, key) && pays(row) && lives(row))
+    /// See [`super::Ledger::exported`].
+    pub(super) fn exported(&self, own: ProcessId, key: u64, alive: Alive<'_>) -> bool {
+        self.clear_dead(own, alive);
+        let _held = self.enter(own, alive);
+        self.exports.iter().any(|row| is(row, key) && pays(row))
     }
 
     /// Ends the holds of processes that have no row any more. Only inside the lock; the sum is the
@@ -76,10 +74,6 @@ impl LedgerPage {
         }
     }
 
-    fn row_of(&self, owner: ProcessId) -> Option<&super::Member> {
-        self.members.iter().find(|member| member.owner.load(Ordering::Relaxed) == owner.word())
-    }
-
     /// Has the next holder pay, if there is one and nobody pays.
     fn inherit(&self, key: u64) {
         if self.exports.iter().any(|row| is(row, key) && pays(row)) {
@@ -87,7 +81,7 @@ impl LedgerPage {
         }
         let heir = self.exports.iter().find_map(|row| {
             let of_key = is(row, key).then(|| owner(row)).flatten();
-            of_key.and_then(|owner| self.row_of(owner)).map(|member| (row, member))
+            of_key.and_then(|owner| self.row_of(owner)).map(|(_, member)| (row, member))
         });
         if let Some((row, held)) = heir.and_then(|(row, member)| Some((row, imported(member)?))) {
             let bytes = row.bytes.load(Ordering::Relaxed);
@@ -96,12 +90,12 @@ impl LedgerPage {
         }
     }
 
-    fn add_hold(&self, slot: Slot, key: u64, bytes: u64, paid: u64) -> bool {
+    fn add_hold(&self, own: ProcessId, key: u64, bytes: u64, paid: u64) -> bool {
         let free = |row: &&Export| row.key.load(Ordering::Relaxed) == 0;
         let Some(row) = self.exports.iter().find(free) else { return false };
         row.bytes.store(bytes, Ordering::Relaxed);
         row.paid.store(paid, Ordering::Relaxed);
-        row.owner.store(slot.own.word(), Ordering::Relaxed);
+        row.owner.store(own.word(), Ordering::Relaxed);
         // The key goes last: a row without one says nothing.
         row.key.store(key, Ordering::Release);
         true
@@ -126,6 +120,6 @@ fn forget(row: &Export) {
     row.owner.store(0, Ordering::Relaxed);
 }
 
-fn imported(member: &super::Member) -> Option<&crate::sync::AtomicU64> {
+fn imported(member: &Member) -> Option<&crate::sync::AtomicU64> {
     member.held.get(Kind::Imported as usize)
 }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering as Real};
 
 use loom::thread;
 
+use super::books::Seat;
 use super::*;
+use crate::sync::Ordering;
 
 fn process(number: u64) -> ProcessId {
     ProcessId::from_word(number).unwrap()
@@ -18,14 +20,14 @@ fn two_cannot_both_have_what_one_can() {
         let ask = |number| {
             let page = Arc::clone(&page);
             thread::spawn(move || {
-                let slot = page.join_as(process(number), |_| true).unwrap();
-                page.reserve_as(slot, Kind::Plain, 60, Some(100), |_| true).is_ok()
+                let seat = page.join(process(number), 1, &|_| true).unwrap();
+                page.reserve(seat, Kind::Plain, 60, 100, &|_| true).is_ok()
             })
         };
         let (one, other) = (ask(1), ask(2));
         let granted = [one.join().unwrap(), other.join().unwrap()];
         assert_eq!(granted.iter().filter(|granted| **granted).count(), 1);
-        assert_eq!(page.total(), 60);
+        assert_eq!(page.total.load(Ordering::Relaxed), 60);
     });
 }
 
@@ -37,9 +39,9 @@ fn whoever_dies_inside_leaves_nothing_behind() {
         let victim = {
             let (page, dead) = (Arc::clone(&page), Arc::clone(&dead));
             thread::spawn(move || {
-                let slot = page.join_as(process(1), |_| true).unwrap();
-                let inside = page.enter(process(1), |_| true);
-                let held = &page.member(slot).unwrap().held[Kind::Plain as usize];
+                let seat: Seat = page.join(process(1), 1, &|_| true).unwrap();
+                let inside = page.enter(process(1), &|_| true);
+                let held = &page.member(seat).unwrap().held[Kind::Plain as usize];
                 held.store(70, Ordering::Relaxed);
                 // Killed: the sum is not changed, the lock not given back.
                 std::mem::forget(inside);
@@ -47,10 +49,10 @@ fn whoever_dies_inside_leaves_nothing_behind() {
             })
         };
         let alive = |id: ProcessId| id != process(1) || !dead.load(Real::SeqCst);
-        let slot = page.join_as(process(2), alive).unwrap();
-        page.reserve_as(slot, Kind::Plain, 40, None, alive).unwrap();
+        let seat = page.join(process(2), 1, &alive).unwrap();
+        page.reserve(seat, Kind::Plain, 40, u64::MAX, &alive).unwrap();
         victim.join().unwrap();
-        page.reserve_as(slot, Kind::Plain, 60, Some(100), alive).unwrap();
-        assert_eq!(page.total(), 100);
+        page.reserve(seat, Kind::Plain, 60, 100, &alive).unwrap();
+        assert_eq!(page.total.load(Ordering::Relaxed), 100);
     });
 }

@@ -2,35 +2,44 @@
 //!
 //! Reserve, then call the driver, then settle: an amount is in the books before the driver is asked,
 //! so that processes cannot race past the cap together. What a process holds is in its own row; the
-//! sum is kept beside the rows and made anew from them after a death.
+//! sum is kept beside the rows and made anew from them after a death. A process also locks a byte of the
+//! file for its row, by which others know that it lives if they cannot see it (another pid namespace).
 
+mod books;
 mod exports;
 #[cfg(all(test, loom))]
 mod interleavings;
 mod lock;
 mod page;
+#[cfg(not(loom))]
 mod read;
+#[cfg(not(loom))]
+mod row_lock;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use page::{EXPORTS_MAX, KINDS, Kind, LedgerPage, PROCESSES_MAX};
+pub(crate) use page::LedgerPage;
+pub use page::{EXPORTS_MAX, KINDS, Kind, PROCESSES_MAX};
+#[cfg(not(loom))]
 pub use read::{Account, ProcessUse, Refused};
 
-use std::io;
-use std::ops::Deref;
-use std::path::Path;
+#[cfg(not(loom))]
+use std::{io, path::Path};
 
-use page::{Member, Refusals};
+#[cfg(not(loom))]
+use books::{NotBooked, Seat, note};
+#[cfg(not(loom))]
+use row_lock::RowLock;
 
 use crate::process::ProcessId;
 #[cfg(not(loom))]
 use crate::shared::Mapped;
+#[cfg(not(loom))]
 use crate::sync::{AtomicU64, Ordering};
 
-/// A row of the ledger: one process.
+/// A process that has joined a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    row: usize,
     own: ProcessId,
 }
 
@@ -45,33 +54,26 @@ pub struct OverCap {
     pub cap: u64,
 }
 
-/// A ledger cannot be used.
-#[derive(Debug)]
-pub enum LedgerError {
-    /// The file.
-    File(io::Error),
-    /// All rows are taken by living processes.
-    Crowded,
-}
+/// All rows are taken by living processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowded;
 
-impl std::fmt::Display for LedgerError {
+impl std::fmt::Display for Crowded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::File(error) => write!(f, "{error}"),
-            Self::Crowded => write!(f, "{PROCESSES_MAX} processes of this tenant use the GPU"),
-        }
+        write!(f, "{PROCESSES_MAX} processes of this tenant use the GPU")
     }
 }
 
-/// One tenant's books on one GPU, mapped. Derefs to the operations on [`LedgerPage`].
+/// One tenant's books on one GPU, mapped, with this process's row in them.
+#[cfg(not(loom))]
 #[derive(Debug)]
-pub struct Ledger(#[cfg(not(loom))] Mapped<LedgerPage>, #[cfg(loom)] LedgerPage);
-
-impl Deref for Ledger {
-    type Target = LedgerPage;
-    fn deref(&self) -> &LedgerPage {
-        &self.0
-    }
+pub struct Ledger {
+    page: Mapped<LedgerPage>,
+    lock: RowLock,
+    /// The row, plus 1; 0 before it has joined.
+    row: AtomicU64,
+    /// What this process holds by kind, should its row be lost: the file is the tenant's to spoil.
+    mine: [AtomicU64; KINDS],
 }
 
 #[cfg(not(loom))]
@@ -83,7 +85,7 @@ impl Ledger {
     /// # Errors
     /// The system's.
     pub fn make(path: &Path, mode: u32) -> io::Result<Self> {
-        Mapped::make(path, mode).map(Self)
+        Mapped::make(path, mode).and_then(|page| Self::of(page, path))
     }
 
     /// Opens the file.
@@ -91,52 +93,49 @@ impl Ledger {
     /// # Errors
     /// The system's; `InvalidData` if it is no ledger.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Mapped::open(path).map(Self)
+        Mapped::open(path).and_then(|page| Self::of(page, path))
     }
-}
 
-impl LedgerPage {
+    fn of(page: Mapped<LedgerPage>, path: &Path) -> io::Result<Self> {
+        let (lock, row) = (RowLock::open(path)?, AtomicU64::new(0));
+        Ok(Self { page, lock, row, mine: std::array::from_fn(|_| AtomicU64::new(0)) })
+    }
+
     /// Takes a row for the calling process, which holds nothing yet. Rows of the dead are taken over; so
     /// is its own of before an `exec`, which ends what a process has of the GPU and not its number.
     ///
     /// # Errors
-    /// [`LedgerError::Crowded`].
-    pub fn join(&self, own: ProcessId) -> Result<Slot, LedgerError> {
-        self.join_as(own, ProcessId::is_alive)
+    /// All rows are of the living.
+    pub fn join(&self, own: ProcessId) -> Result<Slot, Crowded> {
+        self.mine.iter().for_each(|held| held.store(0, Ordering::Relaxed));
+        self.take_row(own).ok_or(Crowded)?;
+        Ok(Slot { own })
     }
 
-    fn join_as(
-        &self,
-        own: ProcessId,
-        alive: impl Fn(ProcessId) -> bool + Copy,
-    ) -> Result<Slot, LedgerError> {
-        let _held = self.enter(own, alive);
-        let mine = |row: &(usize, &Member)| row.1.owner.load(Ordering::Relaxed) == own.word();
-        if let Some((row, member)) = self.rows().find(mine) {
-            clear(member);
-            self.hand_on_exports();
-            member.owner.store(own.word(), Ordering::Relaxed);
-            self.sum_up();
-            return Ok(Slot { row, own });
+    fn take_row(&self, own: ProcessId) -> Option<Seat> {
+        let seat = self.page.join(own, ProcessId::space_here(), &|id| self.lives(id))?;
+        self.row.store(seat.row as u64 + 1, Ordering::Relaxed);
+        self.lock.hold(seat.row);
+        Some(seat)
+    }
+
+    /// The process's row; if it was lost, another one with what the process holds.
+    fn seat(&self, slot: Slot) -> Seat {
+        let row = usize::try_from(self.row.load(Ordering::Relaxed)).unwrap_or(0);
+        let seat = Seat { row: row.wrapping_sub(1), own: slot.own };
+        if self.page.member(seat).is_some() {
+            return seat;
         }
-        let free = || self.rows().find(|(_, member)| member.owner.load(Ordering::Relaxed) == 0);
-        let found = free().or_else(|| {
-            self.sweep(own, alive);
-            free()
-        });
-        let (row, member) = found.ok_or(LedgerError::Crowded)?;
-        member.owner.store(own.word(), Ordering::Relaxed);
-        Ok(Slot { row, own })
+        let Some(seat) = self.take_row(slot.own) else { return seat };
+        for (kind, held) in Kind::ALL.iter().zip(&self.mine) {
+            self.page.add(seat, *kind, held.load(Ordering::Relaxed), &|id| self.lives(id));
+        }
+        seat
     }
 
-    /// Gives a row back with all that it holds.
+    /// Gives the row back with all that it holds.
     pub fn leave(&self, slot: Slot) {
-        let _held = self.enter(slot.own, ProcessId::is_alive);
-        if let Some(member) = self.member(slot) {
-            clear(member);
-            self.hand_on_exports();
-            self.sum_up();
-        }
+        self.page.leave(self.seat(slot), &|id| self.lives(id));
     }
 
     /// Books an amount before the driver is asked for it.
@@ -145,7 +144,7 @@ impl LedgerPage {
     ///
     /// # Errors
     /// It would go over the cap, also after rows of the dead are cleared. Nothing is booked then; what
-    /// was refused is noted by [`LedgerPage::refused`].
+    /// was refused is noted by [`Ledger::refused`].
     pub fn reserve(
         &self,
         slot: Slot,
@@ -153,53 +152,36 @@ impl LedgerPage {
         bytes: u64,
         cap: Option<u64>,
     ) -> Result<(), OverCap> {
-        self.reserve_as(slot, kind, bytes, cap, ProcessId::is_alive)
-    }
-
-    fn reserve_as(
-        &self,
-        slot: Slot,
-        kind: Kind,
-        bytes: u64,
-        cap: Option<u64>,
-        alive: impl Fn(ProcessId) -> bool + Copy,
-    ) -> Result<(), OverCap> {
         let cap = cap.unwrap_or(u64::MAX);
-        let _held = self.enter(slot.own, alive);
-        let fits = |total: u64| total.checked_add(bytes).is_some_and(|sum| sum <= cap);
-        let mut total = self.total.load(Ordering::Relaxed);
-        if !fits(total) {
-            self.sweep(slot.own, alive);
-            total = self.total.load(Ordering::Relaxed);
+        match self.page.reserve(self.seat(slot), kind, bytes, cap, &|id| self.lives(id)) {
+            Ok(()) => self.hold(kind, bytes),
+            Err(NotBooked::Over(over)) => return Err(over),
+            Err(NotBooked::NoRow) => {
+                return Err(OverCap { asked: bytes, held: self.total(), cap });
+            }
         }
-        let (Some(member), true) = (self.member(slot), fits(total)) else {
-            return Err(OverCap { asked: bytes, held: total, cap });
-        };
-        self.book(member, kind, bytes, total);
         Ok(())
     }
 
     /// Books an amount that exists already, whatever the cap says.
     pub fn add(&self, slot: Slot, kind: Kind, bytes: u64) {
-        let _held = self.enter(slot.own, ProcessId::is_alive);
-        // What the dead held must not count into the peak.
-        self.sweep(slot.own, ProcessId::is_alive);
-        if let Some(member) = self.member(slot) {
-            self.book(member, kind, bytes, self.total.load(Ordering::Relaxed));
+        self.page.add(self.seat(slot), kind, bytes, &|id| self.lives(id));
+        self.hold(kind, bytes);
+    }
+
+    fn hold(&self, kind: Kind, bytes: u64) {
+        if let Some(held) = self.mine.get(kind as usize) {
+            held.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
     /// Takes an amount off the books. More than is there leaves 0.
     pub fn release(&self, slot: Slot, kind: Kind, bytes: u64) {
-        let _held = self.enter(slot.own, ProcessId::is_alive);
-        let Some(held) = self.member(slot).and_then(|member| member.held.get(kind as usize)) else {
-            return;
-        };
-        let before = held.load(Ordering::Relaxed);
-        let taken = before.min(bytes);
-        held.store(before - taken, Ordering::Relaxed);
-        let total = self.total.load(Ordering::Relaxed);
-        self.total.store(total.saturating_sub(taken), Ordering::Relaxed);
+        self.page.release(self.seat(slot), kind, bytes, &|id| self.lives(id));
+        if let Some(held) = self.mine.get(kind as usize) {
+            let less = |held: u64| Some(held.saturating_sub(bytes));
+            let _always = held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
     }
 
     /// Corrects what was reserved to what it has turned out to be.
@@ -211,44 +193,33 @@ impl LedgerPage {
         }
     }
 
-    /// Sets what a process holds of one kind.
-    pub fn set(&self, slot: Slot, kind: Kind, bytes: u64) {
-        let _held = self.enter(slot.own, ProcessId::is_alive);
-        if let Some(held) = self.member(slot).and_then(|member| member.held.get(kind as usize)) {
-            let before = held.swap(bytes, Ordering::Relaxed);
-            let total = self.total.load(Ordering::Relaxed).saturating_sub(before);
-            self.total.store(total.saturating_add(bytes), Ordering::Relaxed);
-        }
-    }
-
-    /// What a process holds of one kind, in bytes.
+    /// What the process holds of one kind, in bytes.
     pub fn holds(&self, slot: Slot, kind: Kind) -> u64 {
-        let held = self.member(slot).and_then(|member| member.held.get(kind as usize));
+        let member = self.page.member(self.seat(slot));
+        let held = member.and_then(|member| member.held.get(kind as usize));
         held.map_or(0, |held| held.load(Ordering::Relaxed))
     }
 
     /// What the tenant holds, in bytes; the dead may still count.
     pub fn total(&self) -> u64 {
-        self.total.load(Ordering::Relaxed)
+        self.page.total.load(Ordering::Relaxed)
     }
 
     /// Clears the rows of the dead; what the tenant holds then, in bytes.
     pub fn reap(&self, own: ProcessId) -> u64 {
-        let _held = self.enter(own, ProcessId::is_alive);
-        self.sweep(own, ProcessId::is_alive);
-        self.total.load(Ordering::Relaxed)
+        self.page.reap(own, &|id| self.lives(id))
     }
 
     /// Notes what the cap has refused.
     pub fn refused(&self, over: OverCap) {
-        note(&self.over_cap, over.asked, over.held, over.cap);
+        note(&self.page.over_cap, over.asked, over.held, over.cap);
     }
 
     /// Notes what the driver has refused although the cap had room.
     ///
     /// * `free` — what the driver said that the card has left, in bytes.
     pub fn card_full(&self, asked: u64, free: u64) {
-        note(&self.card_full, asked, self.total(), free);
+        note(&self.page.card_full, asked, self.total(), free);
     }
 
     /// Counts launches, GPU time and time held back, in bulk.
@@ -260,104 +231,44 @@ impl LedgerPage {
                 to.fetch_add(amount, Ordering::Relaxed);
             }
         };
-        add(&self.launches, launches);
-        add(&self.gpu_us, gpu_us);
-        add(&self.throttled, throttled.0);
-        add(&self.throttled_us, throttled.1);
+        add(&self.page.launches, launches);
+        add(&self.page.gpu_us, gpu_us);
+        add(&self.page.throttled, throttled.0);
+        add(&self.page.throttled_us, throttled.1);
     }
 
-    /// Says whether a process has work on the GPU.
-    pub fn set_busy(&self, slot: Slot, busy: bool) {
-        if let Some(member) = self.member(slot) {
-            member.busy.store(u32::from(busy), Ordering::SeqCst);
-        }
+    /// Notes memory that the process has allocated and that others of the tenant may open. With no room
+    /// it is not noted, and counts again for whoever opens it.
+    ///
+    /// * `key` — what it will be known by; not 0.
+    pub fn export(&self, slot: Slot, key: u64, bytes: u64) {
+        self.page.export(self.seat(slot), key, bytes, &|id| self.lives(id));
     }
 
-    /// Whether a living process of the tenant, other than `slot`'s, has work on the GPU.
-    pub fn others_busy(&self, slot: Slot) -> bool {
-        self.rows().any(|(row, member)| {
-            let owner = ProcessId::from_word(member.owner.load(Ordering::Relaxed));
-            row != slot.row
-                && member.busy.load(Ordering::SeqCst) != 0
-                && owner.is_some_and(ProcessId::is_alive)
-        })
+    /// Opens memory that a living process of the tenant pays for; whether there is such. If not, the
+    /// caller has to book it.
+    pub fn open_export(&self, slot: Slot, key: u64) -> bool {
+        self.page.open_export(self.seat(slot), key, &|id| self.lives(id))
     }
 
-    fn rows(&self) -> impl Iterator<Item = (usize, &Member)> {
-        self.members.iter().enumerate()
+    /// Ends one hold of the process: the exporter has freed the memory, or an opener has closed it.
+    pub fn close_export(&self, slot: Slot, key: u64) {
+        self.page.close_export(self.seat(slot), key, &|id| self.lives(id));
     }
 
-    /// A process's row, while it is its own.
-    fn member(&self, slot: Slot) -> Option<&Member> {
-        let member = self.members.get(slot.row)?;
-        (member.owner.load(Ordering::Relaxed) == slot.own.word()).then_some(member)
+    /// Whether a living process of the tenant pays for memory of this key.
+    pub fn exported(&self, own: ProcessId, key: u64) -> bool {
+        self.page.exported(own, key, &|id| self.lives(id))
     }
 
-    fn enter(&self, own: ProcessId, alive: impl Fn(ProcessId) -> bool) -> Inside<'_> {
-        let broken = lock::take(&self.lock, own, alive);
-        let inside = Inside { page: self, own };
-        if broken {
-            self.sum_up();
-        }
-        inside
+    /// In a forked process, which has no part in this ledger: lets the parent's lock go, so that it is not
+    /// held for the parent when that is gone.
+    pub fn forget_in_child(&self) {
+        self.lock.forget();
     }
 
-    fn book(&self, member: &Member, kind: Kind, bytes: u64, total: u64) {
-        if let Some(held) = member.held.get(kind as usize) {
-            held.store(held.load(Ordering::Relaxed).saturating_add(bytes), Ordering::Relaxed);
-            let total = total.saturating_add(bytes);
-            self.total.store(total, Ordering::Relaxed);
-            if total > self.peak.load(Ordering::Relaxed) {
-                self.peak.store(total, Ordering::Relaxed);
-            }
-        }
+    /// Whether a process lives: as it is seen from here, or by its row's lock if it is not.
+    fn lives(&self, id: ProcessId) -> bool {
+        row_lock::lives(&self.page, id, |row| self.lock.is_held(row))
     }
-
-    /// Clears the rows of the dead. Only inside the lock.
-    fn sweep(&self, own: ProcessId, alive: impl Fn(ProcessId) -> bool) {
-        for (_, member) in self.rows() {
-            let owner = ProcessId::from_word(member.owner.load(Ordering::Relaxed));
-            if owner.is_some_and(|owner| owner != own && !alive(owner)) {
-                clear(member);
-            }
-        }
-        self.hand_on_exports();
-        self.sum_up();
-    }
-
-    /// Makes the sum anew. Only inside the lock.
-    fn sum_up(&self) {
-        let amounts = self.members.iter().flat_map(|member| &member.held);
-        let sum = amounts.fold(0_u64, |sum, held| sum.saturating_add(held.load(Ordering::Relaxed)));
-        self.total.store(sum, Ordering::Relaxed);
-    }
-}
-
-/// Inside the lock.
-struct Inside<'page> {
-    page: &'page LedgerPage,
-    own: ProcessId,
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        lock::give(&self.page.lock, self.own);
-    }
-}
-
-/// The amounts go first: a row without an owner holds nothing.
-fn clear(member: &Member) {
-    for held in &member.held {
-        held.store(0, Ordering::Relaxed);
-    }
-    member.busy.store(0, Ordering::Relaxed);
-    member.owner.store(0, Ordering::Release);
-}
-
-fn note(refusals: &Refusals, asked: u64, held: u64, limit: u64) {
-    refusals.asked.store(asked, Ordering::Relaxed);
-    refusals.held.store(held, Ordering::Relaxed);
-    refusals.limit.store(limit, Ordering::Relaxed);
-    refusals.pid.store(u64::from(std::process::id()), Ordering::Relaxed);
-    refusals.count.fetch_add(1, Ordering::Release);
 }

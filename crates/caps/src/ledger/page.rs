@@ -1,7 +1,7 @@
 //! What a ledger's file contains.
 
 use crate::shared::Page;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::AtomicU64;
 
 /// Processes of one tenant on one GPU at once.
 #[cfg(not(loom))]
@@ -81,9 +81,8 @@ impl Kind {
 pub(super) struct Member {
     /// [`crate::ProcessId`], 0 for none.
     pub(super) owner: AtomicU64,
-    /// Whether it has work on the GPU, for whoever decides when the tenant's turn may pass.
-    pub(super) busy: AtomicU32,
-    pub(super) _room: AtomicU32,
+    /// Its pid namespace; 0 if it could not tell.
+    pub(super) space: AtomicU64,
     /// Bytes by [`Kind`].
     pub(super) held: [AtomicU64; KINDS],
 }
@@ -116,7 +115,7 @@ pub(super) struct Refusals {
 /// The books of one tenant on one GPU. Amounts are bytes and µs.
 #[derive(Debug)]
 #[repr(C)]
-pub struct LedgerPage {
+pub(crate) struct LedgerPage {
     /// The process that changes the books now, 0 for none.
     pub(super) lock: AtomicU64,
     /// Sum over all members and kinds.
@@ -146,12 +145,8 @@ impl LedgerPage {
         let word = || AtomicU64::new(0);
         let refusals =
             || Refusals { count: word(), asked: word(), held: word(), limit: word(), pid: word() };
-        let member = |_| Member {
-            owner: word(),
-            busy: AtomicU32::new(0),
-            _room: AtomicU32::new(0),
-            held: std::array::from_fn(|_| word()),
-        };
+        let member =
+            |_| Member { owner: word(), space: word(), held: std::array::from_fn(|_| word()) };
         Self {
             lock: word(),
             total: word(),
@@ -177,5 +172,5 @@ impl LedgerPage {
 #[allow(unsafe_code, reason = "the page's promise")]
 // SAFETY: atomics only, `repr(C)`; zeros mean that nobody holds anything.
 unsafe impl Page for LedgerPage {
-    const LAYOUT: u64 = 0x686f_7470_6f74_4c02;
+    const LAYOUT: u64 = 0x686f_7470_6f74_4c03;
 }

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use super::page::{KINDS, LedgerPage, Refusals};
+use super::page::{KINDS, LedgerPage, Member, Refusals};
+use super::row_lock;
 use crate::process::ProcessId;
-#[cfg(not(loom))]
 use crate::shared;
 use crate::sync::Ordering;
 
@@ -60,19 +60,22 @@ impl Account {
     ///
     /// # Errors
     /// The system's; `InvalidData` if it is no ledger.
-    #[cfg(not(loom))]
     pub fn read(path: &Path) -> io::Result<Self> {
-        shared::copy::<LedgerPage>(path).map(|page| Self::of(&page))
+        let page = shared::copy::<LedgerPage>(path)?;
+        let file = shared::options().open(path)?;
+        Ok(Self::of(&page, &|row| row_lock::is_held_in(&file, row)))
     }
 
     /// What a page says.
-    pub fn of(page: &LedgerPage) -> Self {
-        let process = |member: &super::Member| {
+    ///
+    /// * `is_held` — whether a row is locked by its process.
+    pub(super) fn of(page: &LedgerPage, is_held: &dyn Fn(usize) -> bool) -> Self {
+        let process = |member: &Member| {
             let id = ProcessId::from_word(member.owner.load(Ordering::Acquire))?;
             let bytes = std::array::from_fn(|kind| {
                 member.held.get(kind).map_or(0, |held| held.load(Ordering::Relaxed))
             });
-            id.is_alive().then_some(ProcessUse { id, bytes })
+            row_lock::lives(page, id, is_held).then_some(ProcessUse { id, bytes })
         };
         Self {
             processes: page.members.iter().filter_map(process).collect(),

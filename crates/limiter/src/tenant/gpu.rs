@@ -132,12 +132,12 @@ impl Gpu {
 
     /// Opens memory that another process of the tenant pays for; whether there is such.
     pub(crate) fn open(&self, key: u64) -> bool {
-        self.ledger.open(self.slot, key)
+        self.ledger.open_export(self.slot, key)
     }
 
     /// Ends a hold of memory that others of the tenant may have open too.
     pub(crate) fn close(&self, key: u64) {
-        self.ledger.close(self.slot, key);
+        self.ledger.close_export(self.slot, key);
     }
 
     /// Whether a living process of the tenant pays for memory under this key.
