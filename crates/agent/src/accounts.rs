@@ -36,7 +36,7 @@ const NOW: &[Column<Now>] = &[
 #[rustfmt::skip]
 const COUNTS: &[Column<Counts>] = &[
     column("hotpot_tenant_gpu_seconds_total", Kind::Counter, "GPU time that a tenant had, as its limiter measured it.",
-        |counts| Some(float(counts.gpu_us) / 1e6)),
+        |counts| Some(float(counts.measured_us()?) / 1e6)),
     column("hotpot_tenant_launches_total", Kind::Counter, "Kernels and graphs that a tenant launched.",
         |counts| Some(float(counts.launches))),
     column("hotpot_tenant_throttled_launches_total", Kind::Counter, "Launches of a tenant that its limiter held back.",

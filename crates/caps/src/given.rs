@@ -36,7 +36,7 @@ pub struct GpuCaps {
     pub gpu: Which,
     /// Most memory, for all its processes together; `None` for no cap.
     pub memory_bytes: Option<u64>,
-    /// What a context takes by itself, if the agent knows; else it is measured.
+    /// What a context takes by itself, as the agent expects, in bytes: used where it cannot be measured.
     pub context_bytes: Option<u64>,
     /// Its part of the GPU's time; `None` for no cap.
     pub compute: Option<ComputeCap>,

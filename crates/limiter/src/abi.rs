@@ -25,6 +25,8 @@ pub(crate) const OPERATING_SYSTEM: Code = 304;
 pub(crate) const NOT_FOUND: Code = 500;
 /// `NVML_ERROR_FUNCTION_NOT_FOUND`.
 pub(crate) const NVML_NOT_FOUND: Code = 13;
+/// `NVML_ERROR_INSUFFICIENT_SIZE`.
+pub(crate) const NVML_NO_ROOM: Code = 7;
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`: the id is a device's.
 const LOCATION_DEVICE: c_int = 1;
@@ -40,6 +42,11 @@ pub(crate) struct Location {
 }
 
 impl Location {
+    /// A place by the numbers of its kind and its own.
+    pub(crate) const fn of(kind: c_int, id: c_int) -> Self {
+        Self { kind, id }
+    }
+
     /// The device whose memory this is; `None` for memory of the host, whatever the id says.
     pub(crate) fn device(self) -> Option<Device> {
         match self.kind {
@@ -165,6 +172,7 @@ pub(crate) struct ExternalMemory {
 const _: () = assert!(std::mem::offset_of!(ExternalMemory, size) == 24);
 
 /// `nvmlMemory_t`.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct NvmlMemory {
     pub(crate) total: u64,
@@ -173,6 +181,7 @@ pub(crate) struct NvmlMemory {
 }
 
 /// `nvmlMemory_v2_t`.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct NvmlMemory2 {
     pub(crate) version: u32,
@@ -180,6 +189,20 @@ pub(crate) struct NvmlMemory2 {
     pub(crate) reserved: u64,
     pub(crate) free: u64,
     pub(crate) used: u64,
+}
+
+/// `nvmlProcessInfo_t`, as of its second version.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct NvmlProcess {
+    pub(crate) pid: u32,
+    pub(crate) bytes: u64,
+    instances: [u32; 2],
+}
+
+impl NvmlProcess {
+    /// To be filled by NVML.
+    pub(crate) const EMPTY: Self = Self { pid: 0, bytes: 0, instances: [0; 2] };
 }
 
 /// What a pointer of the client's points to; `None` if it is null.

@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use crate::abi::{
-    AllocNode, AllocationProperties, Device, DevicePtr, Handle, NOT_FOUND, NVML_NOT_FOUND,
-    NvmlMemory, SUCCESS,
+    AllocNode, AllocationProperties, Device, DevicePtr, Handle, NOT_FOUND, NVML_NO_ROOM,
+    NVML_NOT_FOUND, NvmlMemory, NvmlProcess, SUCCESS,
 };
 use crate::entry::hooks::calls;
 
@@ -25,6 +25,12 @@ calls! { NOT_FOUND;
     fn destroy_context(context: Handle) = "cuCtxDestroy_v2";
     /// Gives a primary context back.
     fn release_primary(device: Device) = "cuDevicePrimaryCtxRelease_v2";
+    /// Whether there is a primary context.
+    fn primary_state(
+        device: Device, flags: *mut u32, active: *mut c_int
+    ) = "cuDevicePrimaryCtxGetState";
+    /// Ends a green context.
+    fn destroy_green(green: Handle) = "cuGreenCtxDestroy";
     /// What the GPU of the thread's context has left, and has.
     fn memory_info(free: *mut usize, total: *mut usize) = "cuMemGetInfo_v2";
     /// The allocation around an address.
@@ -86,6 +92,14 @@ calls! { NVML_NOT_FOUND;
     fn nvml_uuid(device: Handle, text: *mut c_char, room: u32) = "nvmlDeviceGetUUID";
     /// The number of a device.
     fn nvml_index(device: Handle, index: *mut u32) = "nvmlDeviceGetIndex";
+    /// Processes that compute on a device.
+    fn nvml_processes(
+        device: Handle, count: *mut u32, processes: *mut NvmlProcess
+    ) = "nvmlDeviceGetComputeRunningProcesses_v3";
+    /// The same before there were notes of the instance's parts.
+    fn nvml_processes_v2(
+        device: Handle, count: *mut u32, processes: *mut NvmlProcess
+    ) = "nvmlDeviceGetComputeRunningProcesses_v2";
     /// Memory of a device.
     fn nvml_memory(device: Handle, memory: *mut NvmlMemory) = "nvmlDeviceGetMemoryInfo";
 }
@@ -113,15 +127,51 @@ pub(crate) fn free_memory() -> Option<u64> {
     (code == SUCCESS).then_some(free as u64)
 }
 
-/// The memory of a device that is in use, whoever uses it, by NVML; in bytes.
-pub(crate) fn used_by_all(uuid: &CStr) -> Option<u64> {
+/// NVML's handle of a device. NVML is begun for it and not ended, so the handle stays.
+pub(crate) fn nvml_device(uuid: &CStr) -> Option<Handle> {
     let mut device = std::ptr::null_mut();
-    let mut memory = NvmlMemory { total: 0, free: 0, used: 0 };
-    // SAFETY: places of ours, and a text that ends.
+    // SAFETY: a place of ours, and a text that ends.
     let known = unsafe {
-        nvml_begin() == SUCCESS
-            && nvml_by_uuid(uuid.as_ptr(), &raw mut device) == SUCCESS
-            && nvml_memory(device, &raw mut memory) == SUCCESS
+        nvml_begin() == SUCCESS && nvml_by_uuid(uuid.as_ptr(), &raw mut device) == SUCCESS
     };
-    known.then_some(memory.used)
+    (known && !device.is_null()).then_some(device)
+}
+
+/// The memory of a device that is in use, whoever uses it, by NVML; in bytes.
+pub(crate) fn used_by_all(device: Handle) -> Option<u64> {
+    let mut memory = NvmlMemory { total: 0, free: 0, used: 0 };
+    // SAFETY: a place of ours.
+    (unsafe { nvml_memory(device, &raw mut memory) } == SUCCESS).then_some(memory.used)
+}
+
+/// What a process computing on a device uses of its memory, by NVML, in bytes; 0 if it is not in NVML's
+/// list, `None` if NVML does not tell.
+pub(crate) fn used_by_process(device: Handle, pid: u32) -> Option<u64> {
+    let mut processes = vec![NvmlProcess::EMPTY; 64];
+    for _ in 0..3 {
+        let mut count = u32::try_from(processes.len()).unwrap_or(0);
+        let (places, to) = (processes.as_mut_ptr(), &raw mut count);
+        // SAFETY: places of ours, as many as told.
+        let mut code = unsafe { nvml_processes(device, to, places) };
+        if code == NVML_NOT_FOUND {
+            // SAFETY: as above.
+            code = unsafe { nvml_processes_v2(device, to, places) };
+        }
+        match code {
+            SUCCESS => {
+                let listed = processes.iter().take(count as usize);
+                let own = listed.filter(|process| process.pid == pid);
+                let sum = own.fold(0, |sum: u64, process| sum.saturating_add(process.bytes));
+                // All ones stand for a figure that the system does not have.
+                return (sum != u64::MAX).then_some(sum);
+            }
+            // Others may come meanwhile.
+            NVML_NO_ROOM => {
+                let room = (count as usize).saturating_add(16);
+                processes.resize(room.min(1 << 16), NvmlProcess::EMPTY);
+            }
+            _ => return None,
+        }
+    }
+    None
 }

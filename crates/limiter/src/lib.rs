@@ -20,6 +20,7 @@ mod abi;
 mod compute;
 mod driver;
 mod entry;
+mod hash;
 mod log;
 mod memory;
 mod real;

@@ -77,6 +77,6 @@ fn copied(call: impl Fn() -> Code, own: bool) -> Code {
 }
 
 /// Another context than the thread's may be on another GPU, so nothing is known of ours.
-unsafe fn given_context(call: impl Fn() -> Code, _context: Handle) -> Code {
-    wait(call, Awaited::Event)
+unsafe fn given_context(call: impl Fn() -> Code, context: Handle) -> Code {
+    wait(call, if context.is_null() { Awaited::All } else { Awaited::Event })
 }

@@ -113,7 +113,9 @@ fn history(seed: u64, steps: usize) {
         refused += u32::from(said.ends_with("-> 2"));
         done.push(format!("{at}: {said}"));
         let (booked, truly) = (stage.booked_mib(), stage.true_mib());
-        assert_eq!(booked, truly, "seed {seed}, books and GPUs differ after:\n{}", done.join("\n"));
+        let account = stage.account();
+        let history = done.join("\n");
+        assert_eq!(booked, truly, "seed {seed}: {account:?} after:\n{history}");
         assert!(truly <= CAP_MIB, "seed {seed}, {truly} MiB are held after:\n{}", done.join("\n"));
     }
     assert!(refused > 0, "seed {seed} never came to the cap");

@@ -1,6 +1,7 @@
 //! The library itself: what it exports and what it needs, for it is loaded into everything.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test")]
+#![allow(unsafe_code, reason = "asks the C library which one it is")]
 
 mod support;
 
@@ -38,10 +39,27 @@ fn nothing_but_the_c_library_is_needed() {
         .collect();
     assert!(needed.contains(&"libc.so.6"), "{needed:?}");
     for library in needed {
-        // Before glibc 2.34 `dlsym` and threads were libraries of their own.
+        // Of GCC's library only what walks a stack (`_Unwind_…`), which glibc itself loads when a thread is
+        // cancelled; before glibc 2.34 `dlsym` and threads were libraries of their own.
         let parts = ["libc.so.6", "libgcc_s.so.1", "libdl.so.2", "libpthread.so.0"];
         assert!(parts.contains(&library) || library.starts_with("ld-linux"), "{library} is needed");
     }
+}
+
+#[test]
+fn no_newer_c_library_is_needed_than_the_one_it_was_built_with() {
+    let said = said("readelf", &["-WV"]);
+    let versions = said.split(['(', ')', ' ', '\n']).filter_map(|word| word.strip_prefix("GLIBC_"));
+    let number = |version: &str| -> Option<(u32, u32)> {
+        let (major, minor) = version.split_once('.')?;
+        Some((major.parse().ok()?, minor.split('.').next()?.parse().ok()?))
+    };
+    let newest = versions.filter_map(number).max().unwrap();
+    // SAFETY: the C library's own text, which stays.
+    let here = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    assert!(newest <= number(here.to_str().unwrap()).unwrap(), "GLIBC_{newest:?} of {here:?}");
+    // What is built for older systems needs no more than this; `docs/caps.md` names it.
+    assert!(newest <= (2, 36), "GLIBC_{newest:?} is needed");
 }
 
 #[test]

@@ -103,6 +103,24 @@ fn threads_that_take_and_give_back_at_once_keep_the_books() {
 }
 
 #[test]
+fn a_thread_that_waits_in_the_driver_holds_up_no_other() {
+    let stage = Stage::new("beside", 4096);
+    let mut client = stage.client();
+    client.does("begin");
+    client.does(&format!("alloc-async 5 {}", 8 * MIB));
+    client.does(&format!("create 1 {} 1 0", 64 * MIB));
+    client.does("map 1 2");
+    for (what, slow) in [(1, "cuMemAllocAsync"), (2, "cuMemUnmap"), (3, "cuDevicePrimaryCtxRetain")]
+    {
+        stage.fault(slow, Effect::SleepMs(2000));
+        assert_eq!(client.does(&format!("beside {what} 2")), 1, "held up by {slow}");
+        stage.no_faults();
+    }
+    client.does("end-piece 1");
+    assert_eq!(stage.booked_mib(), stage.true_mib());
+}
+
+#[test]
 fn a_process_that_is_killed_leaves_nothing_behind() {
     let stage = Stage::new("killed", 1024);
     for _ in 0..5 {

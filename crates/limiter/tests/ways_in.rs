@@ -4,13 +4,23 @@
 
 mod support;
 
-use support::{CONTEXT_MIB, OUT_OF_MEMORY, Stage, built, limiter, target};
+use std::process::Command;
+
+use support::{CONTEXT_MIB, Client, OUT_OF_MEMORY, Stage, built, limiter, target};
 
 /// Pieces of 64 MiB that fit under a cap of 512 MiB beside a context.
 const PIECES: u64 = (512 - CONTEXT_MIB) / 64;
 
 /// What a client says that comes in by a way: pieces, code, total shown in MiB.
 fn comes_in(stage: &Stage, way: &str) -> String {
+    comes_in_with(stage, way, |command| command)
+}
+
+fn comes_in_with(
+    stage: &Stage,
+    way: &str,
+    change: impl Fn(&mut Command) -> &mut Command,
+) -> String {
     let driver = target("libhotpot_fake_cuda.so");
     let driver = driver.to_str().unwrap();
     let library = built("liblinked.so", &["linked.c"], &["-shared", "-fPIC", driver]);
@@ -20,7 +30,7 @@ fn comes_in(stage: &Stage, way: &str) -> String {
         built("ways", &["ways.c"], &["-ldl"])
     };
     let mut command = stage.command(&program);
-    let done = command.arg(way).env("LINKED_LIBRARY", library).output().unwrap();
+    let done = change(command.arg(way).env("LINKED_LIBRARY", library)).output().unwrap();
     let said = String::from_utf8(done.stdout).unwrap();
     assert!(done.status.success(), "{way}: {:?}: {said}", done.status);
     assert_eq!(String::from_utf8(done.stderr).unwrap(), "", "{way} must be silent");
@@ -53,6 +63,50 @@ fn every_way_in_is_capped() {
     }
     // By `exec` two programs came to the cap.
     assert_eq!(stage.account().over_cap.count, ways.len() as u64 + 1);
+}
+
+#[test]
+fn a_driver_that_gives_addresses_unlike_its_exports() {
+    let stage = Stage::new("thunks", 512);
+    for way in ["proc-address", "proc-address-v2", "proc-address-itself"] {
+        let said = comes_in_with(&stage, way, |command| command.env("HOTPOT_FAKE_THUNKS", "1"));
+        assert_eq!(said, format!("{PIECES} {OUT_OF_MEMORY} 512"), "by {way}");
+    }
+    let told = built("told", &["told.c"], &["-ldl", "-lpthread"]);
+    let mut command = stage.command(&told);
+    command.env("HOTPOT_FAKE_THUNKS", "1").env("TOLD_BY_ADDRESS", "1");
+    let mut client = Client::start(&mut command);
+    client.does("begin");
+    for what in ["alloc 1", "alloc-managed 1", "alloc-async 1", "create 1", "graph 1"] {
+        let (_, last) = what.split_once(' ').unwrap();
+        let undo = match what {
+            "create 1" => format!("end-piece {last}"),
+            "graph 1" => format!("end-graph {last}"),
+            "alloc-async 1" => format!("free-async {last}"),
+            _ => format!("free {last}"),
+        };
+        assert_eq!(client.ask(&format!("{what} {} 1 0", 600 << 20)).0, OUT_OF_MEMORY, "{what}");
+        client.does(&format!("{what} {} 1 0", 64 << 20));
+        assert_eq!(stage.booked_mib(), CONTEXT_MIB + 64, "{what}");
+        client.does(&undo);
+        client.does("wait");
+        assert_eq!(stage.booked_mib(), CONTEXT_MIB, "{undo}");
+    }
+}
+
+/// As on WSL: `libcuda.so.1` only looks the driver's functions up in a library of another name.
+#[test]
+fn a_driver_that_passes_on_to_another() {
+    let stage = Stage::new("forwarder", 512);
+    let known_as = stage.folder.join("lib/libcuda.so.1");
+    let behind = stage.folder.join("lib/libcuda.so.1.1");
+    std::fs::rename(&known_as, &behind).unwrap();
+    let more = ["-shared", "-fPIC", "-ldl", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic"];
+    std::fs::copy(built("forwarder.so", &["forwarder.c"], &more), &known_as).unwrap();
+    for way in ["dlsym", "global-default", "program", "proc-address", "proc-address-v2"] {
+        let said = comes_in_with(&stage, way, |command| command.env("BEHIND", &behind));
+        assert_eq!(said, format!("{PIECES} {OUT_OF_MEMORY} 512"), "by {way}");
+    }
 }
 
 #[test]

@@ -71,13 +71,20 @@ impl Runner<'_> {
         if held.iter().all(|held| held.account.is_none()) {
             return Vec::new();
         }
+        let label = self.work.label(id);
         for held in &mut held {
             let Some(account) = &mut held.account else { continue };
+            // A context alone is some hundred MiB, so whoever has the limiter has booked something.
+            let task = (self.around.run.as_str(), label.as_str());
+            held.unlimited = account.peak_bytes == 0 && self.gauge.has_seen(&held.uuid, task);
             // Nobody is left to hold anything.
             account.memory_bytes.clear();
             self.totals.booked(&held.uuid, &account.counts);
         }
         let refusals: Vec<String> = held.iter().flat_map(Held::refusals).collect();
+        for escaped in held.iter().filter_map(Held::escaped) {
+            self.watch.told(&format!("{}: {escaped}", self.work.name(id)));
+        }
         self.journal.note(Entry::Held { task: id, held });
         if refusals.is_empty() {
             return refusals;

@@ -35,6 +35,9 @@ pub struct Held {
     /// What the limiter had written down when the task was over, if it held a cap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
+    /// Whether the driver has shown a process of the task there, and none had the limiter loaded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unlimited: bool,
 }
 
 impl Held {
@@ -51,7 +54,18 @@ impl Held {
             memory: grant.memory.clone(),
             compute: grant.compute.clone(),
             account: None,
+            unlimited: false,
         }
+    }
+
+    /// That the caps did not hold, if so.
+    pub fn escaped(&self) -> Option<String> {
+        self.unlimited.then(|| {
+            let gpu = self.gpu;
+            format!(
+                "GPU {gpu}: the limiter was not loaded into its processes: its caps did not hold"
+            )
+        })
     }
 
     /// What was refused, in sentences; none if nothing was.

@@ -1,7 +1,7 @@
 //! GPU use while a run goes on, measured on a thread of its own: a driver that is slow to answer must
 //! not hold up tasks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use node::driver::Driver;
 use node::sample::Sample;
 use node::sampler::Sampler;
-use node::tenant::Tenants;
+use node::tenant::{Tenant, Tenants};
 
 use crate::devices::{Devices, Trouble};
 
@@ -28,6 +28,8 @@ struct Latest {
     busy: Option<(f64, usize)>,
     taken: Option<Instant>,
     troubles: Vec<(u8, Trouble)>,
+    /// Tasks that had a process on a GPU: the GPU's UUID, run and task.
+    seen: BTreeSet<(String, String, String)>,
 }
 
 /// The use of a run's GPUs.
@@ -73,6 +75,12 @@ impl Gauge {
         latest.busy.map(|(sum, gpus)| sum / gpus.max(1) as f64)
     }
 
+    /// Whether the driver has shown a process of a task on a GPU.
+    pub(crate) fn has_seen(&self, gpu: &str, (run, task): (&str, &str)) -> bool {
+        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.seen.contains(&(gpu.to_owned(), run.to_owned(), task.to_owned()))
+    }
+
     /// What has gone wrong since the last call, by GPU in the engine's order.
     pub(crate) fn troubles(&mut self) -> Vec<(u8, Trouble)> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,6 +108,7 @@ fn measure(
             let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
             latest.busy = busy(places, &sample);
             latest.taken = Some(Instant::now());
+            latest.seen.extend(seen(places, &sample));
             latest.troubles.extend(troubles(places, &sample, &mut known));
         }
         std::thread::sleep(PERIOD);
@@ -111,6 +120,17 @@ fn busy(places: &BTreeMap<String, u8>, sample: &Sample) -> Option<(f64, usize)> 
     let ours = sample.gpus.iter().filter(|gpu| places.contains_key(&gpu.uuid));
     let measured: Vec<f64> = ours.filter_map(|gpu| gpu.busy_ratio).collect();
     (!measured.is_empty()).then(|| (measured.iter().sum(), measured.len()))
+}
+
+/// Whose processes are on the run's GPUs: the GPU's UUID, run and task.
+fn seen(places: &BTreeMap<String, u8>, sample: &Sample) -> Vec<(String, String, String)> {
+    let ours = sample.gpus.iter().filter(|gpu| places.contains_key(&gpu.uuid));
+    let processes = ours.flat_map(|gpu| gpu.processes.iter().map(|process| (&gpu.uuid, process)));
+    let of_task = processes.filter_map(|(uuid, process)| match &process.tenant {
+        Tenant::Task { run, task } => Some((uuid.clone(), run.clone(), task.clone())),
+        Tenant::SlurmJob(_) | Tenant::Pod(_) | Tenant::User(_) | Tenant::Unknown => None,
+    });
+    of_task.collect()
 }
 
 /// Each trouble once.

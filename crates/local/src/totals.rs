@@ -139,7 +139,7 @@ impl Totals {
         summary.gpu_hours_held = hours(self.held_ms as f64);
         summary.gpu_hours_busy = self.busy_ms.map(hours);
         let booked_us =
-            self.booked.values().map(|counts| counts.gpu_us).reduce(u64::saturating_add);
+            self.booked.values().filter_map(Counts::measured_us).reduce(u64::saturating_add);
         summary.gpu_hours_booked = booked_us.map(|us| hours(us as f64 / 1000.0));
         summary.memory_refused = self.refused;
         summary.memory_refusals = self.refusals;

@@ -32,7 +32,7 @@ pub struct Account {
 pub struct Counts {
     /// Kernels and graphs launched.
     pub launches: u64,
-    /// GPU time had, in µs.
+    /// GPU time had, in µs; see [`Counts::measured_us`].
     pub gpu_us: u64,
     /// Launches held back.
     pub throttled: u64,
@@ -113,6 +113,12 @@ impl Account {
 }
 
 impl Counts {
+    /// GPU time had, in µs; `None` if it was not measured: so it is where no tenant of the GPU has a cap of
+    /// time, and none takes turns.
+    pub fn measured_us(&self) -> Option<u64> {
+        (self.gpu_us > 0 || self.launches == 0).then_some(self.gpu_us)
+    }
+
     /// The sum of both.
     pub fn plus(&self, other: &Self) -> Self {
         Self {

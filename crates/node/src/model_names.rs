@@ -51,6 +51,13 @@ pub(crate) fn mig_of(product: &str, memory_mib: u64) -> Option<&'static MigGeome
     shipped()?.get(&catalogue_name(product, memory_mib)?)?.mig.as_ref()
 }
 
+/// What a CUDA context takes on a product, in MiB.
+pub(crate) fn context_mib(product: &str, memory_mib: u64) -> u64 {
+    let name = catalogue_name(product, memory_mib);
+    let known = name.and_then(|name| shipped()?.get(&name));
+    known.map_or(CONTEXT_MIB, |known| known.context_mib)
+}
+
 /// The shipped catalogue, read once.
 fn shipped() -> Option<&'static Catalogue> {
     static CATALOGUE: OnceLock<Option<Catalogue>> = OnceLock::new();

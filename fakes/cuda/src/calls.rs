@@ -184,6 +184,8 @@ pub(crate) struct Entry {
     /// It takes stream 0 as the thread's own.
     pub(crate) per_thread: bool,
     pub(crate) address: Address,
+    /// The same function at an address that is not exported.
+    pub(crate) thunk: Address,
 }
 
 /// Where a function is.
@@ -213,6 +215,7 @@ macro_rules! exports {
                 since: $since,
                 per_thread: false,
                 address: $crate::calls::Address($name as *const ()),
+                thunk: $crate::calls::exports! { @thunk $name $args },
             },
             $($crate::calls::Entry {
                 base: $base,
@@ -220,9 +223,16 @@ macro_rules! exports {
                 since: $later,
                 per_thread: true,
                 address: $crate::calls::Address($twin as *const ()),
+                thunk: $crate::calls::exports! { @thunk $twin $args },
             },)?
         )*];
     };
+    (@thunk $symbol:ident ($($arg:ident: $kind:ty),* $(,)?)) => {{
+        extern "C" fn thunk($($arg: $kind),*) -> u32 {
+            $symbol($($arg),*)
+        }
+        $crate::calls::Address(thunk as *const ())
+    }};
     (@one $how:ident $name:ident $symbol:ident $per_thread:literal
         ($($arg:ident: $kind:ty),* $(,)?) $call:tt $body:block
     ) => {

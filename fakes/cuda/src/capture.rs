@@ -86,15 +86,9 @@ impl Driver {
         if self.captures.is_empty() {
             return Ok(false);
         }
-        let stream = self.stream(handle)?;
-        let (context, capture) = (stream.context, stream.capture);
-        if stream.role == Role::Legacy {
-            let in_step = |other: &crate::stream::Stream| {
-                other.context == context && other.is_blocking() && other.capture.is_some()
-            };
-            let hit = self.streams.find(in_step);
-            let ids: Vec<u64> =
-                hit.iter().filter_map(|hit| self.streams.get(*hit)?.capture).collect();
+        let capture = self.stream(handle)?.capture;
+        if self.stream(handle)?.role == Role::Legacy {
+            let ids = self.captured_in_step(handle)?;
             ids.iter().for_each(|id| self.invalidate(*id));
             return if ids.is_empty() { Ok(false) } else { Err(STREAM_CAPTURE_IMPLICIT) };
         }
@@ -103,6 +97,19 @@ impl Driver {
             Some(capture) if capture.invalid => Err(STREAM_CAPTURE_INVALIDATED),
             Some(_) => Ok(true),
         }
+    }
+
+    /// The captures of streams that go in step with a legacy stream; none for other streams.
+    fn captured_in_step(&self, handle: Handle) -> Result<Vec<u64>, Error> {
+        let stream = self.stream(handle)?;
+        if stream.role != Role::Legacy {
+            return Ok(Vec::new());
+        }
+        let context = stream.context;
+        let in_step =
+            |other: &crate::stream::Stream| other.context == context && other.is_blocking();
+        let found = self.streams.find(in_step);
+        Ok(found.iter().filter_map(|stream| self.streams.get(*stream)?.capture).collect())
     }
 
     /// Adds a node behind all that a captured stream has done.
@@ -259,9 +266,11 @@ impl Call {
     fn capture_info(&self, stream: Handle, to: &Info) -> Outcome {
         let mut driver = self.lock();
         let stream = self.resolve(&mut driver, stream)?;
-        driver.takes_captured(stream).or_else(|error| {
-            if error == STREAM_CAPTURE_IMPLICIT { Err(error) } else { Ok(false) }
-        })?;
+        // The legacy stream cannot be asked while one in step with it is captured, which goes on all the
+        // same (cuda.h, `cuStreamIsCapturing`).
+        if !driver.captured_in_step(stream)?.is_empty() {
+            return Err(STREAM_CAPTURE_IMPLICIT);
+        }
         let (status, id, graph) = driver.capture_status(stream)?;
         put(to.status, status)?;
         if status != 1 {

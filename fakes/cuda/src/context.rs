@@ -38,6 +38,8 @@ pub(crate) struct Context {
     /// Blocks for small allocations.
     pub(crate) small_blocks: Vec<Handle>,
     pub(crate) limits: BTreeMap<u32, usize>,
+    /// The heap of kernels, where it is larger than at first.
+    pub(crate) heap: Option<Handle>,
     pub(crate) cache: u32,
     pub(crate) shared_banks: u32,
     pub(crate) peers: Vec<Handle>,
@@ -116,6 +118,7 @@ impl Call {
             per_thread: BTreeMap::new(),
             small_blocks: Vec::new(),
             limits: BTreeMap::new(),
+            heap: None,
             cache: 0,
             shared_banks: 0,
             peers: Vec::new(),
@@ -141,7 +144,10 @@ impl Call {
     /// Ends a context and all that is in it.
     pub(crate) fn end_context(&self, driver: &mut Driver, handle: Handle) -> Outcome {
         let context = driver.context(handle)?;
-        let claim = context.claim;
+        let (claim, heap) = (context.claim, context.heap);
+        if let Some(heap) = heap {
+            driver.drop_block(self.process, heap);
+        }
         for stream in driver.streams.find(|stream| stream.context == handle) {
             self.end_stream(driver, stream);
         }
@@ -170,6 +176,7 @@ impl Call {
 
     fn destroy(&self, context: Handle) -> Outcome {
         let mut driver = self.lock();
+        driver.contexts.used(context);
         if driver.context(context)?.holders > 0 {
             return Err(INVALID_CONTEXT);
         }
@@ -183,7 +190,10 @@ impl Call {
     }
 
     fn push(&self, context: Handle) -> Outcome {
-        self.lock().context(context)?;
+        let driver = self.lock();
+        driver.contexts.used(context);
+        driver.context(context)?;
+        drop(driver);
         STACK.with_borrow_mut(|stack| stack.push(context));
         Ok(())
     }
@@ -253,7 +263,9 @@ exports! { CONTEXT;
 
     "cuCtxSetCurrent" 4000 call fn cuCtxSetCurrent(context: Handle) |call| {
         if context != 0 {
-            call.lock().context(context)?;
+            let driver = call.lock();
+            driver.contexts.used(context);
+            driver.context(context)?;
         }
         STACK.with_borrow_mut(|stack| {
             stack.pop();
@@ -287,6 +299,7 @@ exports! { CONTEXT;
 
     "cuCtxSynchronize" 13000 call fn cuCtxSynchronize_v2(context: Handle) |call| {
         let context = if context == 0 { call.current(&call.lock())?.0 } else { context };
+        call.lock().contexts.used(context);
         call.lock().context(context)?;
         call.synchronise_context(context)
     }

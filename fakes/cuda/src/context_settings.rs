@@ -2,12 +2,16 @@
 
 use std::ffi::c_int;
 
-use crate::calls::exports;
+use fake_gpu::MemoryKind;
+
+use crate::calls::{Call, exports};
+use crate::driver::Driver;
 use crate::handles::Handle;
+use crate::memory::GRANULARITY;
 use crate::pointers::{put, put_if};
 use crate::result::{
-    INVALID_VALUE, PEER_ACCESS_ALREADY_ENABLED, PEER_ACCESS_NOT_ENABLED, PEER_ACCESS_UNSUPPORTED,
-    UNSUPPORTED_LIMIT,
+    INVALID_VALUE, Outcome, PEER_ACCESS_ALREADY_ENABLED, PEER_ACCESS_NOT_ENABLED,
+    PEER_ACCESS_UNSUPPORTED, UNSUPPORTED_LIMIT,
 };
 
 /// Limits that are known, and their values at first.
@@ -24,6 +28,27 @@ fn first_limit(limit: u32) -> Option<usize> {
     }
 }
 
+/// `CU_LIMIT_MALLOC_HEAP_SIZE`.
+const HEAP: u32 = 2;
+
+impl Call {
+    /// Gives the thread's context a heap of so many bytes beyond the first ones, which are a part of it.
+    fn make_heap(&self, driver: &mut Driver, bytes: u64) -> Outcome {
+        let context = self.current_mut(driver)?;
+        let (device, before) = (context.device, context.heap.take());
+        if let Some(before) = before {
+            driver.drop_block(self.process, before);
+        }
+        if bytes > 0 {
+            let size = bytes.next_multiple_of(GRANULARITY);
+            let kind = MemoryKind::Context;
+            let heap = driver.make_block(self.process, device, kind, size, false)?;
+            self.current_mut(driver)?.heap = Some(heap);
+        }
+        Ok(())
+    }
+}
+
 exports! { CONTEXT_SETTINGS;
     "cuCtxGetFlags" 7000 call fn cuCtxGetFlags(to: *mut u32) |call| {
         put(to, call.current(&call.lock())?.1.flags)
@@ -37,9 +62,9 @@ exports! { CONTEXT_SETTINGS;
     "cuCtxSetLimit" 3010 call fn cuCtxSetLimit(limit: u32, value: usize) |call| {
         let mut driver = call.lock();
         let context = call.current_mut(&mut driver)?;
-        first_limit(limit).ok_or(UNSUPPORTED_LIMIT)?;
+        let first = first_limit(limit).ok_or(UNSUPPORTED_LIMIT)?;
         context.limits.insert(limit, value);
-        Ok(())
+        if limit == HEAP { call.make_heap(&mut driver, value.saturating_sub(first) as u64) } else { Ok(()) }
     }
 
     "cuCtxGetLimit" 3010 call fn cuCtxGetLimit(to: *mut usize, limit: u32) |call| {

@@ -97,6 +97,7 @@ impl Call {
     pub(crate) fn record_event(&self, event: Handle, stream: Handle, flags: u32) -> Outcome {
         let mut driver = self.lock();
         let stream = self.resolve(&mut driver, stream)?;
+        driver.events.used(event);
         driver.event(event)?;
         if driver.takes_captured(stream)? {
             if flags & EXTERNAL != 0 {
@@ -116,6 +117,7 @@ impl Call {
     fn wait_event(&self, stream: Handle, event: Handle, flags: u32) -> Outcome {
         let mut driver = self.lock();
         let stream = self.resolve(&mut driver, stream)?;
+        driver.events.used(event);
         let found = driver.event(event)?;
         let serial = found.wanted;
         if let Some((capture, behind)) = found.captured.clone() {
@@ -134,12 +136,16 @@ impl Call {
     }
 
     fn destroy_event(&self, event: Handle) -> Outcome {
-        self.lock().events.remove(event).map(|_| ()).ok_or(INVALID_HANDLE)
+        let mut driver = self.lock();
+        driver.events.used(event);
+        driver.events.remove(event).map(|_| ()).ok_or(INVALID_HANDLE)
     }
 
     fn elapsed(&self, to: *mut f32, start: Handle, end: Handle) -> Outcome {
         let mut driver = self.lock();
         let gpus = &self.process.gpus;
+        driver.events.used(start);
+        driver.events.used(end);
         let done = driver.is_event_done(gpus, start)? && driver.is_event_done(gpus, end)?;
         let (start, end) = (driver.event(start)?, driver.event(end)?);
         let untimed = (start.flags | end.flags) & DISABLE_TIMING != 0;
@@ -185,6 +191,7 @@ exports! { EVENT;
 
     "cuEventQuery" 2000 call fn cuEventQuery(event: Handle) |call| {
         let mut driver = call.lock();
+        driver.events.used(event);
         driver.event(event)?;
         driver.forbid_unsafe()?;
         if driver.is_event_done(&call.process.gpus, event)? { Ok(()) } else { Err(NOT_READY) }
@@ -192,6 +199,7 @@ exports! { EVENT;
 
     "cuEventSynchronize" 2000 call fn cuEventSynchronize(event: Handle) |call| {
         let mut driver = call.lock();
+        driver.events.used(event);
         let context = driver.event(event)?.context;
         driver.forbid_unsafe()?;
         drop(driver);

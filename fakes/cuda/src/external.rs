@@ -35,10 +35,14 @@ impl Driver {
         file: &File,
     ) -> Result<Handle, Error> {
         let ours = described(file);
-        let size = size.next_multiple_of(LARGE);
+        let size = size.checked_next_multiple_of(LARGE).ok_or(INVALID_VALUE)?;
         // Reading behind the end of a file would end the process.
         if file.metadata().map_or(0, |about| about.len()) < size && ours.is_none() {
             file.set_len(size).map_err(|_| INVALID_VALUE)?;
+        }
+        // The size is that of the memory, not of a part.
+        if ours.is_some_and(|(_, whole, _)| whole != size) {
+            return Err(INVALID_VALUE);
         }
         let claim = ours.and_then(|(claim, ..)| claim);
         if !claim.is_none_or(|claim| process.gpus.keep(claim)) {

@@ -34,6 +34,7 @@ const TYPE_CHANGED: u32 = 3;
 
 impl Driver {
     fn exec_mut(&mut self, handle: Handle) -> Result<&mut Exec, Error> {
+        self.execs.used(handle);
         self.execs.get_mut(handle).ok_or(INVALID_VALUE)
     }
 
@@ -81,6 +82,7 @@ impl Driver {
 
     /// Backs all allocation nodes with memory, and tells what must be done in the stream.
     fn begin_launch(&mut self, call: &Call, exec: Handle) -> Result<Vec<Action>, Error> {
+        self.execs.used(exec);
         let exec = self.execs.get(exec).ok_or(INVALID_VALUE)?;
         let auto_free = exec.flags & AUTO_FREE != 0;
         let enabled = |(node, _): &&(Handle, NodeKind)| !exec.disabled.contains(node);
@@ -219,7 +221,9 @@ exports! { GRAPH_EXEC;
     ) |call| { call.launch_graph(exec, stream) }
 
     "cuGraphExecDestroy" 10000 call fn cuGraphExecDestroy(exec: Handle) |call| {
-        call.lock().execs.remove(exec).map(|_| ()).ok_or(INVALID_VALUE)
+        let mut driver = call.lock();
+        driver.execs.used(exec);
+        driver.execs.remove(exec).map(|_| ()).ok_or(INVALID_VALUE)
     }
 
     "cuGraphExecGetFlags" 12000 call fn cuGraphExecGetFlags(exec: Handle, to: *mut u64) |call| {

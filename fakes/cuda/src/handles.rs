@@ -1,8 +1,13 @@
 //! Handles: numbers in the shape of pointers, good in one process, never followed. Each says what kind
 //! of thing it is and which of all that lay in its slot, so that one that was destroyed is not found.
 
+use std::sync::OnceLock;
+
+/// Makes the driver crash where a real one may.
+const STRICT_VARIABLE: &str = "HOTPOT_FAKE_STRICT";
+
 /// Kinds of things that have handles.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(usize)]
 pub(crate) enum Kind {
     Context = 1,
@@ -100,6 +105,22 @@ impl<T> Table<T> {
     /// Whether a handle is of this kind, alive or not.
     pub(crate) fn is_kind(&self, handle: Handle) -> bool {
         handle >> 48 == self.kind as usize
+    }
+
+    /// To be called with handles that clients give. If it was destroyed, a real driver may crash; this one
+    /// does if [`STRICT_VARIABLE`] is 1.
+    #[allow(clippy::print_stderr, reason = "it is the process's last word")]
+    pub(crate) fn used(&self, handle: Handle) {
+        static STRICT: OnceLock<bool> = OnceLock::new();
+        let destroyed = || {
+            let slot = self.place(handle).and_then(|(at, _)| self.slots.get(at));
+            slot.is_some() && self.get(handle).is_none()
+        };
+        let strict = || std::env::var(STRICT_VARIABLE).is_ok_and(|value| value == "1");
+        if *STRICT.get_or_init(strict) && destroyed() {
+            eprintln!("fake libcuda: {:?} {handle:#x} was destroyed, and is used", self.kind);
+            std::process::abort();
+        }
     }
 
     fn place(&self, handle: Handle) -> Option<(usize, usize)> {

@@ -3,7 +3,8 @@
 //! `HOTPOT_FAKE_MACHINE` names the folder of the machine. Memory and work are booked in `fake-gpu`'s
 //! file there, which all processes share; bytes are real, kernels only take time. `calls` defines the
 //! exported functions and lets planned faults happen, `driver` is all that a process has, `action` is
-//! what streams do. How long kernels take is said in `image`.
+//! what streams do. With `HOTPOT_FAKE_STRICT=1` a handle that was destroyed is not refused but ends the
+//! process, as it may with a real driver. How long kernels take is said in `image`.
 #![allow(
     unsafe_code,
     reason = "a C interface: functions are exported and pointers come from outside"
@@ -32,6 +33,7 @@ mod graph_exec;
 mod graph_memory;
 mod graph_nodes;
 mod graph_params;
+mod green;
 mod handles;
 mod host_memory;
 mod image;

@@ -351,6 +351,7 @@ exports! { PHYSICAL;
         to: *mut u64, address: *mut c_void,
     ) |call| {
         let mut driver = call.lock();
+        if to.is_null() { return Err(INVALID_VALUE) }
         let found = driver.allocation(address.expose_provenance() as u64).ok_or(INVALID_VALUE)?;
         let What::Mapped(handle, _) = found.1.what else { return Err(INVALID_VALUE) };
         driver.physical.get_mut(handle).ok_or(INVALID_HANDLE)?.handles += 1;

@@ -40,6 +40,8 @@ const STEP: u64 = 32 << 20;
 
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
 pub(crate) const PINNED: c_int = 1;
+/// `CU_MEM_ALLOCATION_TYPE_MANAGED`.
+pub(crate) const MANAGED: c_int = 2;
 
 impl Pool {
     pub(crate) fn new(device: usize, properties: PoolProperties) -> Self {
@@ -65,6 +67,17 @@ impl Pool {
         let location = Location { kind: Location::DEVICE, id };
         let properties = PoolProperties { kind: PINNED, location, ..PoolProperties::default() };
         Self { is_default: true, ..Self::new(device, properties) }
+    }
+
+    /// The pool of managed memory with which a device comes.
+    pub(crate) fn managed_of(device: usize) -> Self {
+        let mut pool = Self::default_of(device);
+        pool.properties.kind = MANAGED;
+        pool
+    }
+
+    pub(crate) fn is_managed_default(&self) -> bool {
+        self.is_default && self.properties.kind == MANAGED
     }
 
     pub(crate) fn handle_types(&self) -> u32 {

@@ -9,7 +9,7 @@ use crate::graph::NodeKind;
 use crate::handles::Handle;
 use crate::layouts::{AccessDescription, Location, PoolProperties};
 use crate::pointers::{get, get_list, put};
-use crate::pool::{PINNED, Pool};
+use crate::pool::{MANAGED, PINNED, Pool};
 use crate::result::{Error, INVALID_DEVICE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 
 impl Call {
@@ -123,6 +123,12 @@ impl Driver {
         self.device_pools.get(device).copied().ok_or(INVALID_DEVICE)
     }
 
+    /// The pool of managed memory that comes with a device.
+    fn managed_pool(&mut self, device: usize) -> Handle {
+        let known = self.pools.find(|pool| pool.device == device && pool.is_managed_default());
+        known.first().copied().unwrap_or_else(|| self.pools.insert(Pool::managed_of(device)))
+    }
+
     fn set_pool(&mut self, device: usize, pool: Handle) -> Outcome {
         if self.pool(pool)?.device != device {
             return Err(INVALID_VALUE);
@@ -153,10 +159,12 @@ exports! { POOL;
     }
 
     "cuMemGetDefaultMemPool" 13000 call fn cuMemGetDefaultMemPool(
-        to: *mut Handle, location: *const Location, _kind: c_int,
+        to: *mut Handle, location: *const Location, kind: c_int,
     ) |call| {
-        let driver = call.lock();
-        put(to, driver.pools_of(driver.located(get(location)?)?)?.0)
+        let mut driver = call.lock();
+        let device = driver.located(get(location)?)?;
+        let pool = if kind == MANAGED { driver.managed_pool(device) } else { driver.pools_of(device)?.0 };
+        put(to, pool)
     }
 
     "cuMemGetMemPool" 13000 call fn cuMemGetMemPool(

@@ -8,7 +8,7 @@ use crate::pointers::put;
 use crate::result::{INVALID_CONTEXT, INVALID_VALUE, Outcome};
 
 impl Call {
-    fn retain(&self, to: *mut Handle, device: c_int) -> Outcome {
+    pub(crate) fn retain(&self, to: *mut Handle, device: c_int) -> Outcome {
         let mut driver = self.lock();
         let device = self.needs_device(&driver, device)?;
         if to.is_null() {
@@ -30,7 +30,7 @@ impl Call {
     }
 
     /// Lets one holder go, or all at once; with the last one the context ends.
-    fn release(&self, device: c_int, all: bool) -> Outcome {
+    pub(crate) fn release(&self, device: c_int, all: bool) -> Outcome {
         let mut driver = self.lock();
         let (device, _) = driver.device(device)?;
         let primary = driver.primaries.get(device).copied().flatten();

@@ -121,6 +121,11 @@ impl Driver {
         let device = self.context(context)?.device;
         let block = self.blocks.get_mut(handle).ok_or(INVALID_VALUE)?;
         let address = block.address + said.offset;
+        // Handles of a process are opened by one context (cuda.h, `cuIpcOpenMemHandle`).
+        let before = self.allocations.get(&address).filter(|before| before.what == What::Opened);
+        if what == What::Opened && before.is_some_and(|before| before.context != context) {
+            return Err(INVALID_CONTEXT);
+        }
         if let Some(file) = &mut block.file {
             file.opens += 1;
         }

@@ -130,6 +130,7 @@ impl Call {
                 driver.per_thread_stream(context)
             }
             own => {
+                driver.streams.used(own);
                 let context = driver.stream(own)?.context;
                 let device = driver.context(context)?.device;
                 let device = driver.devices.get(device).ok_or(INVALID_CONTEXT)?;
@@ -162,6 +163,7 @@ impl Call {
     }
 
     fn destroy_stream(&self, handle: Handle) -> Outcome {
+        self.lock().streams.used(handle);
         let own = self.lock().stream(handle)?.role == Role::Own;
         if !own {
             return Err(INVALID_HANDLE);

@@ -4,7 +4,7 @@ use crate::calls::exports;
 use crate::result::NOT_SUPPORTED;
 
 // Their parameters are not read; with the C calling convention a function may have fewer than it is
-// given. Green contexts, multicast, textures, semaphores of other interfaces and linking.
+// given. What green contexts are made of, multicast, textures, semaphores of other interfaces and linking.
 exports! { UNSUPPORTED;
     "cuArrayGetPlane" 11020 call fn cuArrayGetPlane() |_| { Err(NOT_SUPPORTED) }
 
@@ -13,8 +13,6 @@ exports! { UNSUPPORTED;
     "cuMipmappedArrayGetSparseProperties" 11010 call fn cuMipmappedArrayGetSparseProperties() |_| { Err(NOT_SUPPORTED) }
 
     "cuMemMapArrayAsync" 11010 call [cuMemMapArrayAsync_ptsz 11010] fn cuMemMapArrayAsync() |_| { Err(NOT_SUPPORTED) }
-
-    "cuCtxFromGreenCtx" 12040 call fn cuCtxFromGreenCtx() |_| { Err(NOT_SUPPORTED) }
 
     "cuCtxGetDevResource" 12040 call fn cuCtxGetDevResource() |_| { Err(NOT_SUPPORTED) }
 
@@ -25,10 +23,6 @@ exports! { UNSUPPORTED;
     "cuDevSmResourceSplitByCount" 12040 call fn cuDevSmResourceSplitByCount() |_| { Err(NOT_SUPPORTED) }
 
     "cuStreamGetDevResource" 13010 call [cuStreamGetDevResource_ptsz 13010] fn cuStreamGetDevResource() |_| { Err(NOT_SUPPORTED) }
-
-    "cuGreenCtxCreate" 12040 call fn cuGreenCtxCreate() |_| { Err(NOT_SUPPORTED) }
-
-    "cuGreenCtxDestroy" 12040 call fn cuGreenCtxDestroy() |_| { Err(NOT_SUPPORTED) }
 
     "cuGreenCtxGetDevResource" 12040 call fn cuGreenCtxGetDevResource() |_| { Err(NOT_SUPPORTED) }
 

@@ -48,6 +48,9 @@ impl LedgerPage {
             clear(member);
             self.hand_on_exports();
             self.sum_up();
+        } else {
+            // A row without an owner holds nothing, whatever somebody has written there.
+            clear(member);
         }
         member.space.store(space, Ordering::Relaxed);
         member.owner.store(own.word(), Ordering::Release);
@@ -74,12 +77,12 @@ impl LedgerPage {
         alive: Alive<'_>,
     ) -> Result<(), NotBooked> {
         let first = self.try_reserve(seat, kind, bytes, cap, alive);
-        match first {
-            Err(NotBooked::Over(_)) if self.clear_dead(seat.own, alive) => {
-                self.try_reserve(seat, kind, bytes, cap, alive)
-            }
-            other => other,
+        if !matches!(first, Err(NotBooked::Over(_))) {
+            return first;
         }
+        // Nothing is refused by a sum that somebody may have spoiled.
+        self.reap(seat.own, alive);
+        self.try_reserve(seat, kind, bytes, cap, alive)
     }
 
     fn try_reserve(
@@ -124,9 +127,12 @@ impl LedgerPage {
         self.total.store(total.saturating_sub(taken), Ordering::Relaxed);
     }
 
-    /// Clears the rows of the dead; what is held then.
+    /// Clears the rows of the dead and makes the sum anew; what is held then.
     pub(super) fn reap(&self, own: ProcessId, alive: Alive<'_>) -> u64 {
-        self.clear_dead(own, alive);
+        if !self.clear_dead(own, alive) {
+            let _held = self.enter(own, alive);
+            self.sum_up();
+        }
         self.total.load(Ordering::Relaxed)
     }
 
@@ -203,7 +209,8 @@ impl LedgerPage {
 
     /// Makes the sum anew. Only inside the lock.
     pub(super) fn sum_up(&self) {
-        let amounts = self.members.iter().flat_map(|member| &member.held);
+        let owned = self.members.iter().filter(|member| owner_word(member) != 0);
+        let amounts = owned.flat_map(|member| &member.held);
         let sum = amounts.fold(0_u64, |sum, held| sum.saturating_add(held.load(Ordering::Relaxed)));
         self.total.store(sum, Ordering::Relaxed);
     }

@@ -38,11 +38,11 @@ pub(super) fn take(word: &AtomicU64, own: ProcessId, alive: Alive<'_>) -> bool {
         }
         rest();
         rests = rests.wrapping_add(1);
-        // Another thread of this process gives it back, however long it is kept from running.
-        let other = ProcessId::from_word(seen).filter(|holder| *holder != own);
-        let (Some(holder), 0) = (other, rests % LOOK_AFTER) else { continue };
+        let (Some(holder), 0) = (ProcessId::from_word(seen), rests % LOOK_AFTER) else { continue };
         let begun = *begun.get_or_insert_with(Instant::now);
-        let gone = !alive(holder) || begun.elapsed() > PATIENCE;
+        // Another thread of this process gives it back; but not if it was inside when the process became
+        // another program, which has the same number and start.
+        let gone = holder != own && !alive(holder) || begun.elapsed() > PATIENCE;
         if gone && exchange(word, seen, own.word()).is_ok() {
             return true;
         }

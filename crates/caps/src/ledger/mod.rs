@@ -7,6 +7,8 @@
 
 mod books;
 mod exports;
+#[cfg(all(test, not(loom)))]
+mod garbage;
 #[cfg(all(test, loom))]
 mod interleavings;
 mod lock;

@@ -1,6 +1,6 @@
 //! What whoever launches, and whoever watches, is told to do.
 
-use super::work::MarkId;
+use super::queue::MarkId;
 
 /// What is to become of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum Launch {
         /// µs.
         until_us: u64,
     },
+    /// There is no seat for the tenant at this board any more: see [`move_to`](super::Member::move_to).
+    Unseated,
     /// Wait until the mark is done and say so ([`finish`](super::Work::finish)), or that it is late ([`late`](super::Work::late)) when
     /// that time has come; then ask again.
     Settle {

@@ -103,6 +103,24 @@ impl Costs {
         }
     }
 
+    /// A kind is gone; its key may soon be another's.
+    pub fn forget(&mut self, key: u64) {
+        if let Some(cost) = self.probe(key).and_then(|at| self.table.get_mut(at))
+            && cost.key == key
+        {
+            // Not an empty entry: behind one nobody is looked for.
+            *cost = Cost { key, every: EVERY, ..Cost::default() };
+        }
+    }
+
+    /// Functions are gone, and it is not known which: what is known stays the best guess, but each kind is
+    /// measured anew, and that counts as much as all before.
+    pub fn doubt(&mut self) {
+        for cost in &mut *self.table {
+            cost.samples = cost.samples.min(1);
+        }
+    }
+
     /// Where a kind is or could be: its own entry, else a free one, else the one that is known least.
     fn probe(&self, key: u64) -> Option<usize> {
         let first = usize::try_from(key >> 20).unwrap_or(0);
@@ -173,6 +191,22 @@ mod tests {
             costs.sampled(7, 100_000);
         }
         assert!(costs.ask(7).0 < 10_000_000);
+    }
+
+    #[test]
+    fn what_is_gone_is_unknown_and_what_may_be_gone_is_measured_anew() {
+        let mut costs = Costs::new();
+        for _ in 0..100 {
+            costs.sampled(7, 1_000_000);
+            costs.sampled(9, 1_000_000);
+        }
+        costs.forget(7);
+        assert_eq!(costs.ask(7), (UNKNOWN_NS, true));
+        assert_eq!(costs.ask(9), (1_000_000, false));
+        costs.doubt();
+        assert_eq!(costs.ask(9), (1_000_000, true));
+        costs.sampled(9, 10_000);
+        assert!(costs.ask(9).0 < 600_000);
     }
 
     #[test]

@@ -5,7 +5,8 @@ use crate::turns::{Board, DRAIN_MAX_US, Hold, Passed, Place, Terms, Turn, UNUSED
 
 use super::advice::{Launch, Tick};
 use super::cost::Costs;
-use super::work::{Moment, Work};
+use super::queue::{Entered, Moment};
+use super::work::Work;
 use super::{DRAIN_POLL_US, FILLED_PERCENT, FREE_LOOK_US, LINGER_US, PAY_US, RUN_AHEAD_US};
 
 /// One process at a board. All calls under one lock of the caller's.
@@ -93,6 +94,13 @@ impl Member {
         self.paid_us
     }
 
+    /// Sits down at another board, with other terms. Work on its way is paid there.
+    pub fn move_to(&mut self, board: &Board, terms: Terms, now_us: u64) {
+        if let Some(place) = board.join(self.place.tenant, terms, self.process, now_us) {
+            (self.place, self.terms, self.turn) = (place, terms, None);
+        }
+    }
+
     /// Asks for a launch of a kind ([`super::key`]) in a stream.
     ///
     /// * `now` — the time in µs; it is looked at only if it matters, as that costs as much as the rest.
@@ -110,8 +118,8 @@ impl Member {
         if self.thinking {
             self.thought(now());
         }
-        if self.busy_since_us.is_none() {
-            self.keep_seat(board, now());
+        if self.busy_since_us.is_none() && !self.keep_seat(board, now()) {
+            return Launch::Unseated;
         }
         if !board.is_held_by(self.place.seat)
             && let Turn::Wait { until_us } = board.ask(self.place, now())
@@ -124,6 +132,13 @@ impl Member {
         if let Some(wait) = self.settle(kind, stream, &now) {
             return wait;
         }
+        let (ns, sample) = self.go(board, kind, now);
+        Launch::Go { ns, sample }
+    }
+
+    /// Lets a launch go that cannot be waited for, as what is in the queue cannot be looked at. It is paid
+    /// like others. Gives what it is expected to cost, in ns, and whether to measure it.
+    pub fn go(&mut self, board: &Board, kind: u64, now: impl Fn() -> u64) -> (u64, bool) {
         let (ns, sample) = self.costs.ask(kind);
         if self.busy_since_us.is_none() {
             self.begin(board, now());
@@ -131,7 +146,7 @@ impl Member {
         self.launches += 1;
         self.launched_ns = self.launched_ns.saturating_add(ns);
         self.work.enter(ns);
-        Launch::Go { ns, sample }
+        (ns, sample)
     }
 
     /// Whether no turns need be taken: equal turns are what the driver gives anyway.
@@ -143,19 +158,28 @@ impl Member {
         self.free
     }
 
-    /// Sits down anew if the seat was given on meanwhile.
-    fn keep_seat(&mut self, board: &Board, now_us: u64) {
-        if !board.is_seated(self.place) {
-            let again = board.join(self.place.tenant, self.terms, self.process, now_us);
-            self.place = again.unwrap_or(self.place);
-            self.turn = None;
+    /// Sits down anew if the seat was given on meanwhile; whether there is one.
+    fn keep_seat(&mut self, board: &Board, now_us: u64) -> bool {
+        if board.is_seated(self.place) {
+            return true;
         }
+        self.turn = None;
+        board.leave(self.place, now_us);
+        let again = board.join(self.place.tenant, self.terms, self.process, now_us);
+        self.place = again.unwrap_or(self.place);
+        again.is_some()
     }
 
-    /// The driver has been asked. Says whether to put a mark into the stream.
+    /// The driver has been asked. Says what is to be done then.
     ///
     /// * `now` — as in [`Member::launch`].
-    pub fn launched(&mut self, stream: u64, ns: u64, failed: bool, now: impl Fn() -> u64) -> bool {
+    pub fn launched(
+        &mut self,
+        stream: u64,
+        ns: u64,
+        failed: bool,
+        now: impl Fn() -> u64,
+    ) -> Entered {
         self.work.entered(stream, ns, failed, now)
     }
 
@@ -238,7 +262,12 @@ impl Member {
     /// Looks after the turn: to be called when [`Tick::again_us`] says so, when a launch has begun work,
     /// and when a mark or a wait of the process's own has shown that work is done.
     pub fn tick(&mut self, board: &Board, now_us: u64) -> Tick {
-        self.keep_seat(board, now_us);
+        self.work.presume_done(now_us);
+        if !self.keep_seat(board, now_us) {
+            // The next launch sees to it.
+            let again_us = (!self.work.is_idle()).then_some(now_us + crate::turns::BEAT_US);
+            return Tick { again_us, mark: self.work.unmarked(), wake: false };
+        }
         self.follow(board, now_us);
         let busy = !self.work.is_idle();
         let mut tick = Tick { mark: self.work.unmarked(), ..Tick::default() };

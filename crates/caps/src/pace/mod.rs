@@ -13,6 +13,7 @@
 mod advice;
 mod cost;
 mod member;
+mod queue;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;
@@ -21,7 +22,8 @@ mod work;
 pub use advice::{Launch, Tick};
 pub use cost::{Costs, key};
 pub use member::Member;
-pub use work::{MarkId, Moment, Work};
+pub use queue::{Entered, MarkId, Moment, Waited};
+pub use work::Work;
 
 /// Kinds of launches whose cost is remembered.
 pub const COSTS: usize = 4096;

@@ -10,6 +10,7 @@ use crate::sync::{AtomicU64, Ordering};
 use super::*;
 
 const NOW: u64 = 1_000_000_000;
+const MINUTE: u64 = 60_000_000;
 
 fn two() -> (Arc<Board>, Place, Place) {
     let board = Board::default();
@@ -67,5 +68,46 @@ fn a_turn_is_not_taken_from_a_holder_that_thinks_it_has_it() {
             assert_eq!(board.tick(a, later, 0), Hold::Lost);
         }
         assert_ne!(board.number(a.seat).is_some(), board.number(b.seat).is_some());
+    });
+}
+
+/// Two processes of one tenant sit down at once, at times at which different seats are free to them: they
+/// end in one seat, and neither row is wiped.
+#[test]
+fn a_tenant_whose_processes_come_at_once_has_one_seat() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let board = Board::default();
+        let terms = Terms::of(Some(&ComputeCap::of(500)));
+        let process = |word| ProcessId::from_word(word).unwrap();
+        board.join(8, terms, process(8), NOW).unwrap();
+        board.join(9, terms, process(9), NOW - 2 * MINUTE).unwrap();
+        let board = Arc::new(board);
+        let board2 = Arc::clone(&board);
+        // Only the second seat is stale for the first process; both are for the second one.
+        let sit = move |board: &Board, word, now_us| {
+            let place = board.join(7, terms, process(word), now_us).unwrap();
+            if board.is_seated(place) { Some(place) } else { None }
+        };
+        let other = thread::spawn(move || sit(&board2, 12, NOW + SEAT_STALE_US + 1));
+        let now_us = NOW + SEAT_STALE_US;
+        let (first, second) = (sit(&board, 11, now_us), other.join().unwrap());
+        let seats = |board: &Board| {
+            let mine = |seat: &&super::seat::Seat| seat.owner.load(Ordering::SeqCst) == 7;
+            board.all().iter().filter(mine).count()
+        };
+        assert_eq!(seats(&board), 1, "{first:?} {second:?}");
+        // Who has lost its seat sits down again, as it does before it begins anew.
+        let settle = |place: Option<Place>, word| {
+            let place = place.filter(|place| board.is_seated(*place));
+            place.unwrap_or_else(|| board.join(7, terms, process(word), now_us).unwrap())
+        };
+        let (first, second) = (settle(first, 11), settle(second, 12));
+        assert_eq!(first.seat, second.seat);
+        assert_eq!(seats(&board), 1);
+        let rows = board.seat(first.seat).unwrap().processes().map(|(id, _)| id);
+        assert!(rows.contains(&11) && rows.contains(&12), "{rows:?}");
+        assert_ne!(first.row, second.row);
     });
 }

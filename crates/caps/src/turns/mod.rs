@@ -53,7 +53,7 @@ pub const SEATS: usize = 2;
 pub const PROCESSES: usize = 8;
 /// Processes of one tenant that are told apart.
 #[cfg(loom)]
-pub const PROCESSES: usize = 1;
+pub const PROCESSES: usize = 2;
 
 /// A holder whom others wait for gives the turn on after this time: long beside the 0.1 to 0.3 ms that a
 /// change costs, short beside what people notice.

@@ -189,8 +189,20 @@ impl Seat {
         self.due_us.store(due.min(now_us.saturating_add(DUE_MAX_US)), Ordering::Relaxed);
     }
 
+    /// Who is in the rows now: process and when it was last busy.
+    pub(super) fn processes(&self) -> [(u64, u64); PROCESSES] {
+        std::array::from_fn(|row| {
+            self.processes.get(row).map_or((0, 0), |process| {
+                (process.id.load(Ordering::Acquire), process.busy_us.load(Ordering::Relaxed))
+            })
+        })
+    }
+
     /// What a tenant finds that sits down: nothing had, nothing owed.
-    pub(super) fn clear(&self, terms: Terms, now_us: u64) {
+    ///
+    /// * `before` — who was in the rows before the seat was the tenant's. Other processes of the tenant may
+    ///   have come in since.
+    pub(super) fn clear(&self, terms: Terms, before: &[(u64, u64); PROCESSES], now_us: u64) {
         let oldest = match terms.share_milli {
             Some(share) => now_us.saturating_sub(BURST_MIN_US * 1000 / u64::from(share.max(1))),
             None => 0,
@@ -204,9 +216,11 @@ impl Seat {
         self.due_us.store(oldest, Ordering::Relaxed);
         self.floor_us.store(FLOOR_AHEAD_US, Ordering::Relaxed);
         self.lag_us.store(AHEAD_US, Ordering::Relaxed);
-        for process in &self.processes {
-            process.id.store(0, Ordering::Relaxed);
-            process.busy_us.store(0, Ordering::Relaxed);
+        for (process, (id, busy_us)) in self.processes.iter().zip(*before) {
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            if process.id.compare_exchange(id, 0, order.0, order.1).is_ok() {
+                let _ = process.busy_us.compare_exchange(busy_us, 0, order.0, order.1);
+            }
         }
         self.terms.store(terms.pack(), Ordering::Relaxed);
     }

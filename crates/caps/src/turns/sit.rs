@@ -30,30 +30,56 @@ impl Board {
         self.seat(place.seat).is_some_and(|seat| seat.owner.load(Ordering::Relaxed) == place.tenant)
     }
 
+    /// A tenant's process that is seated no more hands on a turn that it still has there.
+    pub fn leave(&self, place: Place, now_us: u64) {
+        if self.seat(place.seat).is_some_and(|seat| seat.owner.load(Ordering::Acquire) == 0) {
+            self.pass(place, now_us);
+        }
+    }
+
     fn find_seat(&self, tenant: u64, terms: Terms, now_us: u64) -> Option<usize> {
-        let owner = |seat: &Seat| seat.owner.load(Ordering::Acquire);
         // Others may sit down at the same time; then the next look finds another seat, or the tenant's.
         for _ in 0..SEATS {
-            if let Some(found) = self.all().iter().position(|seat| owner(seat) == tenant) {
+            if let Some(found) = self.one_seat(tenant) {
                 return Some(found);
             }
-            let left = |number: usize, seat: &Seat| {
-                self.stale(seat, now_us) && self.word().holder != Some(number)
-            };
-            let seats = || self.all().iter().enumerate();
+            let holder = self.word().holder;
+            let seats = || self.all().iter().enumerate().filter(|(seat, _)| holder != Some(*seat));
             let free = seats().find(|(_, seat)| owner(seat) == 0);
-            let left = || seats().find(|(number, seat)| left(*number, seat));
-            let (number, seat) = free.or_else(left)?;
+            let left = || seats().find(|(_, seat)| self.stale(seat, now_us));
+            let (_, seat) = free.or_else(left)?;
             let of = owner(seat);
-            let order = (Ordering::AcqRel, Ordering::Relaxed);
-            if seat.owner.compare_exchange(of, tenant, order.0, order.1).is_ok() {
-                seat.clear(terms, now_us);
+            let before = seat.processes();
+            // Before it is ours, so that nobody finds it stale in between.
+            let beat = seat.beat_us.fetch_max(now_us, Ordering::Relaxed);
+            if beat > now_us {
                 seat.beat_us.store(now_us, Ordering::Relaxed);
-                return Some(number);
+            }
+            let order = (Ordering::SeqCst, Ordering::Relaxed);
+            if owner(seat) != tenant
+                && seat.owner.compare_exchange(of, tenant, order.0, order.1).is_ok()
+            {
+                seat.clear(terms, &before, now_us);
             }
         }
-        None
+        self.one_seat(tenant)
     }
+
+    /// The tenant's seat. Two of its processes that sit down at once may each have taken one: then the first
+    /// one stays, and the others are given back by whoever sees them. Who sat there finds out when it next
+    /// looks, and moves.
+    fn one_seat(&self, tenant: u64) -> Option<usize> {
+        let mut seats = self.all().iter().enumerate().filter(|(_, seat)| owner(seat) == tenant);
+        let first = seats.next().map(|(number, _)| number);
+        for (_, more) in seats {
+            let _ = more.owner.compare_exchange(tenant, 0, Ordering::SeqCst, Ordering::Relaxed);
+        }
+        first
+    }
+}
+
+fn owner(seat: &Seat) -> u64 {
+    seat.owner.load(Ordering::SeqCst)
 }
 
 /// A row for a process: its own, a free one, one of a process that is gone, or a shared one.

@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use caps::ProcessId;
-use caps::pace::{Launch, MarkId, Member, Moment, Tick};
+use caps::pace::{Launch, MarkId, Member, Moment, Tick, Waited};
 use caps::turns::Board;
 
 use gpu::Gpu;
@@ -278,6 +278,7 @@ impl Machine {
                 }
                 None
             }
+            Launch::Unseated => unreachable!("there are seats for all"),
             Launch::Mark { .. } => {
                 self.mark(number);
                 None
@@ -293,7 +294,7 @@ impl Machine {
         let Limiter::Ours(member) = &mut self.processes[number].limiter else { return None };
         let mark = member.launched(0, ns, false, || self.now / 1000);
         let moment = member.moment();
-        if mark || sample {
+        if mark.mark || sample {
             self.mark(number);
         }
         if self.processes[number].watcher_due == u64::MAX {
@@ -328,7 +329,7 @@ impl Machine {
             for (kind, launched, ns) in samples {
                 member.sampled(kind, launched / 1000, ns);
             }
-            member.work.synced(Some(0), moment);
+            member.work.synced(Waited::Stream(0), moment);
             let tick = member.tick(&self.board, now_us);
             self.follow(number, tick);
         }

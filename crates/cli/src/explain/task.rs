@@ -218,12 +218,11 @@ fn hard(enforcement: &Enforcement) -> String {
 
 fn booked(account: &Account) -> String {
     let counts = &account.counts;
-    let mut text = format!(
-        "held at most {}; {} of GPU time, {} launches",
-        amount(account.peak_bytes),
-        seconds(counts.gpu_us / 1000),
-        counts.launches
-    );
+    let time = counts.measured_us().map_or(String::new(), |us| {
+        format!("{} of GPU time, ", seconds(us / 1000))
+    });
+    let (peak, launches) = (amount(account.peak_bytes), counts.launches);
+    let mut text = format!("held at most {peak}; {time}{launches} launches");
     if counts.throttled > 0 {
         let waited = seconds(counts.throttled_us / 1000);
         let _ = write!(text, ", {} of them held back, for {waited} in all", counts.throttled);

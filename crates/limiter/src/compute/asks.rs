@@ -2,7 +2,8 @@
 
 use std::ffi::{c_int, c_uint};
 
-use crate::abi::{Handle, NOT_FOUND, SUCCESS};
+use crate::abi::{Device, Handle, NOT_FOUND, SUCCESS};
+use crate::driver;
 use crate::entry::hooks::calls;
 
 /// `CU_EVENT_DISABLE_TIMING`.
@@ -13,8 +14,6 @@ const RELAXED: c_int = 2;
 calls! { NOT_FOUND;
     /// Makes an event in the thread's context.
     fn create_event(event: *mut Handle, flags: c_uint) = "cuEventCreate";
-    /// Ends an event.
-    fn destroy_event(event: Handle) = "cuEventDestroy_v2";
     /// Puts an event into a stream.
     fn record_event(event: Handle, stream: Handle) = "cuEventRecord";
     /// Whether an event is done.
@@ -27,6 +26,10 @@ calls! { NOT_FOUND;
     fn pop_context(context: *mut Handle) = "cuCtxPopCurrent_v2";
     /// Whether a stream is being recorded.
     fn is_capturing(stream: Handle, status: *mut c_int) = "cuStreamIsCapturing";
+    /// The context of a stream.
+    fn context_of_stream(stream: Handle, context: *mut Handle) = "cuStreamGetCtx";
+    /// The context of a green context, by which streams of it are known.
+    fn context_from_green(context: *mut Handle, green: Handle) = "cuCtxFromGreenCtx";
     /// What the thread may do while others record.
     fn exchange_mode(mode: *mut c_int) = "cuThreadExchangeStreamCaptureMode";
 }
@@ -62,8 +65,35 @@ pub(crate) fn between(begin: Handle, end: Handle) -> Option<u64> {
     (code == SUCCESS).then_some((f64::from(ms) * 1e6) as u64)
 }
 
+/// The context of a stream; 0 if it is not known.
+pub(crate) fn context_of(stream: Handle) -> u64 {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: a stream that is the client's, and a place of ours.
+    let code = unsafe { context_of_stream(stream, &raw mut context) };
+    if code == SUCCESS { context.expose_provenance() as u64 } else { 0 }
+}
+
+/// The context of a green context; 0 if it is not known.
+pub(crate) fn context_of_green(green: Handle) -> u64 {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: a green context of the client's, and a place of ours.
+    let code = unsafe { context_from_green(&raw mut context, green) };
+    if code == SUCCESS { context.expose_provenance() as u64 } else { 0 }
+}
+
+/// The GPU of a stream.
+pub(crate) fn device_of(stream: Handle) -> Option<Device> {
+    within(context_of(stream), driver::device).flatten()
+}
+
 /// Does something in a context; `None` if that is gone.
 pub(crate) fn within<T>(context: u64, what: impl FnOnce() -> T) -> Option<T> {
+    if context == 0 {
+        return None;
+    }
+    if context == driver::context() {
+        return Some(what());
+    }
     let context = std::ptr::with_exposed_provenance_mut(usize::try_from(context).ok()?);
     // SAFETY: a context that was the client's when its event was made; the driver knows if it is gone.
     if unsafe { push_context(context) } != SUCCESS {

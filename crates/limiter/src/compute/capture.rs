@@ -1,27 +1,53 @@
 //! Recording of graphs ("stream capture").
 //!
 //! What a thread asks the driver while a stream is recorded can spoil the recording, also from another
-//! thread. So while any is, this folder asks nothing: [`asking`] is the only door to the driver, and
-//! whoever begins a recording waits until nobody is inside.
+//! thread. So while any is, this folder asks nothing: the door ([`super::door`]) is closed, and whoever
+//! begins a recording waits until nobody is inside.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::abi::{Code, Handle, NOT_FOUND, SUCCESS};
 use crate::entry::hooks::hooks;
 
-use super::{asks, clock};
+use super::streams::Stream;
+use super::{asks, clock, door, pacer};
 
 /// Recordings that are on.
 static ON: AtomicU32 = AtomicU32::new(0);
-/// Threads of ours in the driver.
-static ASKING: AtomicU32 = AtomicU32::new(0);
 /// The streams in which recordings have begun.
-static STREAMS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+static RECORDED: Mutex<Vec<Recorded>> = Mutex::new(Vec::new());
 
-/// A recording does not wait longer for threads of ours that are in the driver, in µs.
-const PATIENCE_US: u64 = 1_000_000;
+/// A stream that is recorded.
+#[derive(Clone, Copy)]
+pub(crate) struct Recorded {
+    stream: Stream,
+    /// The context that it ends with.
+    context: u64,
+    /// When it began, or was last known to be on.
+    since_us: u64,
+}
+
+impl Recorded {
+    /// To be asked before the recording begins. Stream 0 is the thread's own here, for the legacy stream
+    /// cannot be recorded.
+    fn of(handle: Handle) -> Self {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the client's stream and a place of ours.
+        let known = handle.addr() > STREAMS_WITHOUT_NAME
+            && unsafe { asks::context_of_stream(handle, &raw mut context) } == SUCCESS;
+        let context =
+            if known { context.expose_provenance() as u64 } else { crate::driver::context() };
+        Self { stream: Stream::of(handle, true), context, since_us: clock::now_us() }
+    }
+}
+
+/// Stream handles up to this one stand for streams of the thread's context.
+const STREAMS_WITHOUT_NAME: usize = 2;
+
+/// A recording that has lasted so long, in µs, may have ended in a way that we have not seen.
+const DOUBTFUL_US: u64 = 10_000_000;
 
 hooks! { NOT_FOUND;
     fn begin_old(stream: Handle) as "cuStreamBeginCapture":
@@ -56,64 +82,88 @@ pub(crate) fn is_recorded(stream: Handle) -> bool {
     code != SUCCESS || status != 0
 }
 
-/// Asks the driver something, unless a stream is recorded.
-pub(crate) fn asking<T>(what: impl FnOnce() -> T) -> Option<T> {
-    ASKING.fetch_add(1, Ordering::SeqCst);
-    let result = if any() { None } else { Some(what()) };
-    ASKING.fetch_sub(1, Ordering::SeqCst);
-    result
-}
-
-/// The process ends: nothing is asked any more, and nobody is inside.
-pub(crate) fn close() {
-    ON.fetch_add(1, Ordering::SeqCst);
-    wait_outside(PATIENCE_US);
-}
-
-/// Waits until no thread of ours is in the driver.
-fn wait_outside(patience_us: u64) {
-    let until = clock::now_us().saturating_add(patience_us);
-    while ASKING.load(Ordering::SeqCst) != 0 && clock::now_us() < until {
-        std::thread::yield_now();
-    }
-}
-
 /// The forked process has neither our threads nor a driver that works.
 pub(crate) fn forked() {
     ON.store(0, Ordering::SeqCst);
-    ASKING.store(0, Ordering::SeqCst);
 }
 
 fn begun(call: impl Fn() -> Code, stream: Handle) -> Code {
-    if super::pacer::known().is_none() {
-        return noted(call(), stream);
+    let recorded = Recorded::of(stream);
+    let noted = |code| {
+        if code == SUCCESS {
+            note(recorded);
+        }
+        code
+    };
+    if !pacer::any() {
+        return noted(call());
     }
     ON.fetch_add(1, Ordering::SeqCst);
-    wait_outside(PATIENCE_US);
-    let code = noted(call(), stream);
+    door::wait_outside();
+    let code = noted(call());
     ON.fetch_sub(1, Ordering::SeqCst);
     code
 }
 
-/// Notes a recording that has begun.
-fn noted(code: Code, stream: Handle) -> Code {
-    if code == SUCCESS {
-        let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.push(stream.expose_provenance());
-        ON.fetch_add(1, Ordering::SeqCst);
-    }
-    code
+fn recorded() -> MutexGuard<'static, Vec<Recorded>> {
+    RECORDED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A stream is gone, and with it its recording.
-pub(crate) fn stream_gone(stream: Handle) {
-    if !any() {
-        return;
+/// Notes a recording that has begun. One of before in the same stream has ended unseen.
+pub(crate) fn note(begun: Recorded) {
+    let mut recorded = recorded();
+    match recorded.iter_mut().find(|known| known.stream == begun.stream) {
+        Some(known) => *known = begun,
+        None => {
+            recorded.push(begun);
+            ON.fetch_add(1, Ordering::SeqCst);
+        }
     }
-    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(at) = streams.iter().position(|known| *known == stream.addr()) {
-        streams.swap_remove(at);
-        ON.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// A stream is gone, and with it its recording, which is returned.
+pub(crate) fn stream_gone(stream: Handle) -> Option<Recorded> {
+    if any() { take(Stream::of(stream, true)) } else { None }
+}
+
+fn take(stream: Stream) -> Option<Recorded> {
+    let mut recorded = recorded();
+    let at = recorded.iter().position(|known| known.stream == stream)?;
+    ON.fetch_sub(1, Ordering::SeqCst);
+    Some(recorded.swap_remove(at))
+}
+
+/// Forgets recordings that have lasted long and of which the driver says that they are over. Another thread's
+/// own stream cannot be asked about: its recording lasts until its thread begins another one, or its
+/// context ends.
+pub(crate) fn review() {
+    let now_us = clock::now_us();
+    let doubtful = |known: &Recorded| now_us.saturating_sub(known.since_us) > DOUBTFUL_US;
+    let find = || recorded().iter().find(|known| doubtful(known)).copied();
+    while let Some(known) = find() {
+        // Inside, so that whoever ends the stream waits for us.
+        let over = door::reviewing(|| {
+            let there = recorded().iter().any(|other| other.stream == known.stream);
+            there && known.stream.handle().is_some_and(|stream| !is_recorded(stream))
+        });
+        if over == Some(true) {
+            take(known.stream);
+        } else {
+            let mut recorded = recorded();
+            let same = recorded.iter_mut().find(|other| other.stream == known.stream);
+            same.into_iter().for_each(|known| known.since_us = now_us);
+        }
+    }
+}
+
+/// A context is gone, and with it the recordings in its streams.
+pub(crate) fn context_gone(context: u64) {
+    if any() {
+        recorded().retain(|known| {
+            let stays = known.context != context;
+            ON.fetch_sub(u32::from(!stays), Ordering::SeqCst);
+            stays
+        });
     }
 }
 

@@ -2,17 +2,20 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use caps::pace::{self, Launch};
+use caps::pace::{self, Entered, Launch, MarkId};
 
 use crate::abi::{Code, Handle, NOT_FOUND, SUCCESS, read};
 use crate::entry::hooks::hooks;
 
-use super::pacer::{self, Inner, Pacer};
+use super::marks::{Begun, Look};
+use super::pacer::{self, Pacer};
 use super::streams::Stream;
-use super::{capture, clock, watch};
+use super::{capture, clock, door, watch};
 
 /// How long a launch sleeps before it looks again whether the GPU has come further, in µs.
 const LOOK_US: u64 = 50;
+/// How much longer than a mark's own time is waited for another thread that asks about it, in µs.
+const ASKED_MAX_US: u64 = 1_000_000;
 
 hooks! { NOT_FOUND;
     fn kernel(
@@ -62,6 +65,15 @@ struct Config {
 }
 const _: () = assert!(std::mem::offset_of!(Config, stream) == 32);
 
+/// The kind of a launch of a function, by its grid.
+pub(crate) fn kind(function: Handle, grid: [c_uint; 3], block: [c_uint; 3]) -> u64 {
+    let product = |sizes: [c_uint; 3]| {
+        sizes.iter().fold(1u64, |all, size| all.saturating_mul((*size).into()))
+    };
+    let threads = u32::try_from(product(block)).unwrap_or(u32::MAX);
+    pace::key(function.addr() as u64, product(grid), threads)
+}
+
 /// A launch of a function; the kind is known by its grid.
 #[inline]
 fn run(
@@ -72,102 +84,151 @@ fn run(
     (stream, own): (Handle, bool),
 ) -> Code {
     let Some(pacer) = pacer::current() else { return call() };
-    let product = |sizes: [c_uint; 3]| {
-        sizes.iter().fold(1u64, |all, size| all.saturating_mul((*size).into()))
-    };
-    let threads = u32::try_from(product(block)).unwrap_or(u32::MAX);
-    let kind = pace::key(function.addr() as u64, product(grid), threads);
+    let kind = kind(function, grid, block);
     let stream = Stream::of(stream, own);
-    if capture::any() && capture::is_recorded(stream.handle()) {
+    if capture::any() && stream.handle().is_some_and(capture::is_recorded) {
         return call();
     }
-    pacer.launch(call, stream, kind)
+    let Some(go) = pacer.admitted(stream, kind) else { return call() };
+    let code = call();
+    pacer.launched(stream, kind, go, code != SUCCESS);
+    code
 }
 
 impl Pacer {
-    fn launch(&'static self, call: impl Fn() -> Code, stream: Stream, kind: u64) -> Code {
-        let Some(go) = self.admitted(stream, kind) else { return call() };
-        let code = call();
+    /// The driver has been asked for a launch that was admitted.
+    pub(crate) fn launched(&self, stream: Stream, kind: u64, go: Go, failed: bool) {
         let mut inner = self.lock();
-        let Inner { member, marks, .. } = &mut *inner;
-        let failed = code != SUCCESS;
-        let mark = member.launched(stream.number(), go.ns, failed, clock::now_us);
-        if mark || go.begun.is_some() {
-            let lost = go.begun.as_ref().is_some_and(|_| capture::any());
-            let done = capture::asking(|| {
-                if let Some(begun) = go.begun {
-                    marks.end(member, begun, stream, failed);
-                }
-                if !failed {
-                    marks.put(member, stream, clock::now_us());
-                }
-            });
-            if done.is_none() && lost {
-                member.costs.lost(kind);
-            }
+        let after = inner.member.launched(stream.number(), go.ns, failed, clock::now_us);
+        drop(inner);
+        if after.mark || after.homeless || go.begun.is_some() {
+            self.see_to(stream, kind, after, go.begun, failed);
         }
-        code
     }
 
-    /// Waits until the launch may be made. `None`: nothing is to be followed, as no turns are taken, or
-    /// a stream is recorded and it cannot be asked whether there is room.
-    fn admitted(&'static self, stream: Stream, kind: u64) -> Option<Go> {
-        let mut waiting_since = None;
+    #[cold]
+    fn see_to(
+        &self,
+        stream: Stream,
+        kind: u64,
+        after: Entered,
+        mut begun: Option<Begun>,
+        failed: bool,
+    ) {
+        let mark = after.mark || begun.is_some();
+        door::asking(|| {
+            let context = stream.context();
+            if context != 0 {
+                self.lock().member.work.in_context(stream.number(), context);
+            }
+            if let Some(begun) = begun.take_if(|_| !failed) {
+                self.end_sample(begun, stream);
+            }
+            if mark && !failed {
+                self.put(stream, context);
+            }
+        });
+        if let Some(begun) = begun {
+            let mut inner = self.lock();
+            inner.marks.lose(&begun);
+            inner.member.costs.lost(kind);
+        }
+    }
+
+    /// Waits until the launch may be made. `None`: nothing is to be followed, as no turns are taken.
+    pub(crate) fn admitted(&'static self, stream: Stream, kind: u64) -> Option<Go> {
+        let mut waited_us = 0u64;
         loop {
-            let word = self.board().watched();
+            let board = self.board();
+            let word = board.watched();
             let seen = word.load(std::sync::atomic::Ordering::SeqCst);
             let mut inner = self.lock();
-            let Inner { member, marks, .. } = &mut *inner;
-            match member.launch(self.board(), kind, stream.number(), clock::now_us) {
+            match inner.member.launch(board, kind, stream.number(), clock::now_us) {
                 Launch::Free => {
                     self.count(&mut inner, clock::now_us(), false);
                     return None;
                 }
                 Launch::Go { ns, sample } => {
-                    let begin = || marks.begin(stream, kind, clock::now_us());
-                    let begun = if sample { capture::asking(begin).flatten() } else { None };
-                    if sample && begun.is_none() {
-                        member.costs.lost(kind);
-                    }
-                    if let Some(since) = waiting_since {
-                        let (launches, us) = inner.held_back;
-                        let waited = clock::now_us().saturating_sub(since);
-                        inner.held_back = (launches.saturating_add(1), us.saturating_add(waited));
-                    }
+                    inner.held_back(waited_us);
                     drop(inner);
                     watch::rouse();
-                    return Some(Go { ns, begun });
+                    return Some(if sample { self.sampled(stream, kind, ns) } else { Go::of(ns) });
                 }
                 Launch::Turn { until_us } => {
                     drop(inner);
+                    // It may be this process that has to hand the turn on.
+                    watch::rouse();
                     let now_us = clock::now_us();
-                    waiting_since.get_or_insert(now_us);
                     clock::wait_shared(word, seen, until_us.saturating_sub(now_us).max(1));
+                    waited_us = waited_us.saturating_add(clock::now_us().saturating_sub(now_us));
                 }
+                Launch::Unseated => self.be_alone(&mut inner),
                 Launch::Settle { mark, until_us } => {
-                    let now_us = clock::now_us();
-                    let passed = capture::asking(|| marks.look(member, mark))?;
-                    if !passed && now_us >= until_us {
-                        member.work.late(mark, now_us);
-                    } else if !passed {
-                        drop(inner);
-                        waiting_since.get_or_insert(now_us);
-                        clock::sleep_us(LOOK_US);
-                    }
+                    drop(inner);
+                    let Some(look) = door::asking(|| self.look(mark)) else {
+                        return Some(self.unwatched(kind, waited_us));
+                    };
+                    self.settle(mark, look, until_us);
                 }
                 Launch::Mark { stream } => {
-                    let put = || marks.put(member, Stream::numbered(stream), clock::now_us());
-                    capture::asking(put)?;
+                    drop(inner);
+                    if door::asking(|| self.put_by_number(stream)).is_none() {
+                        return Some(self.unwatched(kind, waited_us));
+                    }
                 }
             }
         }
     }
+
+    /// A mark has been looked at: waits a little if it has not passed, or finds it late.
+    fn settle(&self, mark: MarkId, look: Look, until_us: u64) {
+        // Whoever asks about it may be held up in the driver.
+        let patience_us = match look {
+            Look::Passed => return,
+            Look::Waits => 0,
+            Look::Asked => ASKED_MAX_US,
+        };
+        let now_us = clock::now_us();
+        if now_us >= until_us.saturating_add(patience_us) {
+            self.lock().member.work.late(mark, now_us);
+        } else {
+            watch::rouse();
+            clock::sleep_us(LOOK_US);
+        }
+    }
+
+    /// Lets a launch go that is to be measured.
+    fn sampled(&self, stream: Stream, kind: u64, ns: u64) -> Go {
+        let begun = door::asking(|| self.begin_sample(stream, kind)).flatten();
+        if begun.is_none() {
+            self.lock().member.costs.lost(kind);
+        }
+        Go { ns, begun }
+    }
+
+    /// Lets a launch go while it cannot be asked whether there is room, as a stream is recorded. It is paid
+    /// by what it is expected to cost.
+    fn unwatched(&self, kind: u64, waited_us: u64) -> Go {
+        let mut inner = self.lock();
+        let (ns, _) = inner.member.go(self.board(), kind, clock::now_us);
+        inner.member.costs.lost(kind);
+        inner.held_back(waited_us);
+        drop(inner);
+        watch::rouse();
+        Go::of(ns)
+    }
 }
 
 /// A launch that may be made.
-struct Go {
+pub(crate) struct Go {
     ns: u64,
-    begun: Option<super::marks::Begun>,
+    begun: Option<Begun>,
+}
+
+impl Go {
+    fn of(ns: u64) -> Self {
+        Self { ns, begun: None }
+    }
 }
 
 #[allow(clippy::too_many_arguments, reason = "the driver's own signature")]

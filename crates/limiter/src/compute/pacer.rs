@@ -1,12 +1,11 @@
 //! One GPU of this process: the board on which its tenants arrange turns, and this process's place there.
 
-use std::ops::Deref;
 use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use caps::pace::{Member, Moment, Tick};
+use caps::pace::{Member, Moment, Tick, Waited};
 use caps::turns::{Board, Terms};
 use caps::{Mapped, ProcessId};
 
@@ -14,9 +13,10 @@ use crate::abi::Device;
 use crate::tenant::{self, Gpu, Now};
 use crate::{driver, log};
 
+use super::door::Shut;
 use super::marks::Marks;
 use super::streams::Stream;
-use super::{Awaited, capture, clock, watch};
+use super::{Awaited, capture, clock, door, watch};
 
 /// GPUs of one process.
 const GPUS: usize = 64;
@@ -34,24 +34,6 @@ static STATE: AtomicU32 = AtomicU32::new(UNKNOWN);
 static PACERS: [AtomicPtr<Pacer>; GPUS] = [const { AtomicPtr::new(null_mut()) }; GPUS];
 static LEARNING: Mutex<()> = Mutex::new(());
 
-/// Where turns are arranged.
-enum Turns {
-    /// With all tenants of the GPU.
-    Shared(Mapped<Board>),
-    /// With nobody: there is no page that can be used.
-    Alone(Box<Board>),
-}
-
-impl Deref for Turns {
-    type Target = Board;
-    fn deref(&self) -> &Board {
-        match self {
-            Self::Shared(board) => board,
-            Self::Alone(board) => board,
-        }
-    }
-}
-
 /// What is done under the lock.
 pub(crate) struct Inner {
     pub(crate) member: Member,
@@ -59,13 +41,26 @@ pub(crate) struct Inner {
     /// Launches and µs that are in the books already.
     counted: (u64, u64),
     /// Launches that were held back, and for how long in µs; not yet in the books.
-    pub(crate) held_back: (u64, u64),
+    held_back: (u64, u64),
     counted_us: u64,
+}
+
+impl Inner {
+    /// A launch goes that has waited so long for the turn.
+    #[inline]
+    pub(crate) fn held_back(&mut self, waited_us: u64) {
+        if waited_us != 0 {
+            let (launches, us) = self.held_back;
+            self.held_back = (launches.saturating_add(1), us.saturating_add(waited_us));
+        }
+    }
 }
 
 /// One GPU of this process. Lives until the process ends.
 pub(crate) struct Pacer {
-    turns: Turns,
+    /// Where turns are arranged: with all tenants of the GPU, or, where there is no page that can be used or
+    /// no seat, on a board of this process alone. Never freed.
+    board: AtomicPtr<Board>,
     inner: Mutex<Inner>,
     gpu: &'static Gpu,
 }
@@ -75,14 +70,31 @@ pub(crate) struct Pacer {
 pub(crate) fn current() -> Option<&'static Pacer> {
     match STATE.load(Ordering::Acquire) {
         NONE => None,
+        UNKNOWN if door::inside() => None,
         UNKNOWN => learn(),
         _ => known(),
     }
 }
 
+/// Whether there are any.
+#[inline]
+pub(crate) fn any() -> bool {
+    STATE.load(Ordering::Acquire) > NONE
+}
+
+/// Whether one of them knows a stream.
+pub(crate) fn knows(stream: Stream) -> bool {
+    let mut known = false;
+    each(|pacer| known |= pacer.lock().member.work.knows(stream.number()));
+    known
+}
+
 /// The same, if a launch has been seen before: for calls that matter only then.
 #[inline]
 pub(crate) fn known() -> Option<&'static Pacer> {
+    if door::inside() {
+        return None;
+    }
     match STATE.load(Ordering::Acquire) {
         ONE => of(0),
         MANY => driver::device().and_then(of),
@@ -92,33 +104,42 @@ pub(crate) fn known() -> Option<&'static Pacer> {
 
 /// All of them.
 pub(crate) fn each(mut what: impl FnMut(&'static Pacer)) {
-    if STATE.load(Ordering::Acquire) > NONE {
+    if any() && !door::inside() {
         (0..GPUS).filter_map(|at| of(Device::try_from(at).ok()?)).for_each(&mut what);
     }
 }
 
+/// The one of a GPU.
 #[inline]
-fn of(device: Device) -> Option<&'static Pacer> {
+pub(crate) fn of(device: Device) -> Option<&'static Pacer> {
     let at = PACERS.get(usize::try_from(device).ok()?)?;
     // SAFETY: null, or made by `learn` and never freed.
     unsafe { at.load(Ordering::Acquire).as_ref() }
 }
 
+/// Looks at the first launch. Before the driver has begun nothing is decided, and no lock is taken: in a
+/// forked process a thread may have it that is no more.
 #[cold]
 fn learn() -> Option<&'static Pacer> {
+    let now = tenant::now();
+    if !tenant::has_begun() {
+        return None;
+    }
+    let mut devices = 0;
+    // SAFETY: a place of ours.
+    unsafe { driver::device_count(&raw mut devices) };
     {
         let _one = LEARNING.lock().unwrap_or_else(PoisonError::into_inner);
         if STATE.load(Ordering::Acquire) == UNKNOWN {
-            STATE.store(sit_down(), Ordering::Release);
+            STATE.store(sit_down(now, devices), Ordering::Release);
         }
     }
     known()
 }
 
 /// Sits down at the boards of all GPUs on which the process has a cap of time.
-fn sit_down() -> u32 {
-    let Now::Capped(tenant) = tenant::now() else { return NONE };
-    let Ok(Some((caps, _))) = tenant::load_caps() else { return NONE };
+fn sit_down(now: Now, devices: Device) -> u32 {
+    let Now::Capped(tenant) = now else { return NONE };
     watch_forks();
     let mut seated = 0u32;
     for gpu in tenant.gpus() {
@@ -126,25 +147,21 @@ fn sit_down() -> u32 {
             continue;
         }
         let at = usize::try_from(gpu.device).ok().and_then(|device| PACERS.get(device));
-        if let (Some(at), Some(pacer)) = (at, Pacer::new(gpu, word_of(&caps.tenant))) {
+        if let (Some(at), Some(pacer)) = (at, Pacer::new(gpu, word_of(&tenant.name))) {
             at.store(Box::into_raw(Box::new(pacer)), Ordering::Release);
             seated = seated.saturating_add(1);
         }
     }
-    let mut count = 0;
-    // SAFETY: a place of ours.
-    unsafe { driver::device_count(&raw mut count) };
     match seated {
         0 => NONE,
-        1 if count == 1 => ONE,
+        1 if devices == 1 => ONE,
         _ => MANY,
     }
 }
 
-/// A word that stands for a tenant (FNV-1a; Fowler, Noll and Vo), never 0.
+/// A word that stands for a tenant, never 0.
 fn word_of(tenant: &str) -> u64 {
-    let step = |word: u64, byte: u8| (word ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    tenant.bytes().fold(0xcbf2_9ce4_8422_2325, step) | 1
+    crate::hash::fnv1a(tenant.as_bytes()) | 1
 }
 
 /// Registers [`forked`], once.
@@ -161,6 +178,7 @@ unsafe extern "C" fn forked() {
     STATE.store(UNKNOWN, Ordering::Release);
     PACERS.iter().for_each(|pacer| pacer.store(null_mut(), Ordering::Release));
     capture::forked();
+    door::forked();
     watch::forked();
 }
 
@@ -169,10 +187,7 @@ unsafe extern "C" fn forked() {
 fn path(gpu: &Gpu) -> PathBuf {
     let uuid = gpu.uuid().to_str().unwrap_or("");
     match &gpu.given.board {
-        Some(path) => match path.to_str() {
-            Some(text) => PathBuf::from(text.replace("{gpu}", uuid)),
-            None => path.clone(),
-        },
+        Some(path) => tenant::for_gpu(path, uuid),
         None => {
             let mut path = tenant::ledger_path(&gpu.given, uuid).into_os_string();
             path.push(".turns");
@@ -181,40 +196,65 @@ fn path(gpu: &Gpu) -> PathBuf {
     }
 }
 
+/// What the agent has given. Who arranges turns with nobody keeps to its share at all times, for it knows of
+/// nobody who could leave it more.
+fn terms(gpu: &Gpu, alone: bool) -> Terms {
+    let mut terms = Terms::of(gpu.given.compute.as_ref());
+    terms.strict |= alone;
+    terms
+}
+
+fn never_freed<T>(thing: T) -> &'static T {
+    Box::leak(Box::new(thing))
+}
+
 impl Pacer {
-    /// Sits down at the board of a GPU. Without one the tenant keeps to its share at all times, for it
-    /// knows of nobody who could leave it more.
+    /// Sits down at the board of a GPU, or at one of its own.
     fn new(gpu: &'static Gpu, tenant: u64) -> Option<Self> {
-        let mut terms = Terms::of(gpu.given.compute.as_ref());
         let path = path(gpu);
-        let board = match &gpu.given.board {
+        let page = match &gpu.given.board {
             Some(_) => Mapped::open(&path),
             None => Mapped::make(&path, 0o600),
         };
-        let turns = match board {
-            Ok(board) => Turns::Shared(board),
-            Err(error) => {
-                log::line(format_args!("no turns by {}: {error}", path.display()));
-                Turns::Alone(Box::default())
-            }
-        };
-        let alone = gpu.given.board.is_none() || matches!(turns, Turns::Alone(_));
-        if alone && terms.share_milli.is_none() {
+        let failed = |error| log::line(format_args!("no turns by {}: {error}", path.display()));
+        let page: Option<&Board> = page.map_err(failed).ok().map(|page| &**never_freed(page));
+        let alone = gpu.given.board.is_none() || page.is_none();
+        if alone && gpu.given.compute.is_none() {
             return None;
         }
-        terms.strict |= alone;
         let now_us = clock::now_us();
-        let Some(member) = Member::sit(&turns, tenant, terms, ProcessId::own(), now_us) else {
+        let sit = |board: &'static Board, alone: bool| {
+            let own = ProcessId::own();
+            Some((Member::sit(board, tenant, terms(gpu, alone), own, now_us)?, board))
+        };
+        let seated = page.and_then(|page| sit(page, alone));
+        if page.is_some() && seated.is_none() {
             log::line(format_args!("no seat at {}: too many tenants", path.display()));
-            return None;
+        }
+        let (member, board) = match seated {
+            Some(seated) => seated,
+            None if gpu.given.compute.is_none() => return None,
+            None => sit(never_freed(Board::default()), true)?,
         };
         let marks = Marks::new();
         let inner = Inner { member, marks, counted: (0, 0), held_back: (0, 0), counted_us: now_us };
-        Some(Self { turns, inner: Mutex::new(inner), gpu })
+        let board = AtomicPtr::new(std::ptr::from_ref(board).cast_mut());
+        Some(Self { board, inner: Mutex::new(inner), gpu })
     }
 
-    pub(crate) fn board(&self) -> &Board {
-        &self.turns
+    /// All seats are taken by now: goes on alone.
+    #[cold]
+    pub(crate) fn be_alone(&self, inner: &mut Inner) {
+        log::line(format_args!("no seat any more: too many tenants"));
+        let own = never_freed(Board::default());
+        inner.member.move_to(own, terms(self.gpu, true), clock::now_us());
+        self.board.store(std::ptr::from_ref(own).cast_mut(), Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn board(&self) -> &'static Board {
+        // SAFETY: made from a reference to a board that is never freed; only its atomics are written.
+        unsafe { &*self.board.load(Ordering::Acquire) }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -227,14 +267,16 @@ impl Pacer {
 
     /// A wait for the GPU has ended: what was launched before it is done.
     pub(crate) fn waited(&self, since: Moment, what: Awaited) {
-        let mut inner = self.lock();
-        match what {
+        let what = match what {
             Awaited::Stream(stream, per_thread) => {
-                let stream = Stream::of(stream, per_thread).number();
-                inner.member.work.synced(Some(stream), since);
+                Some(Waited::Stream(Stream::of(stream, per_thread).number()))
             }
-            Awaited::All => inner.member.work.synced(None, since),
-            Awaited::Event => {}
+            Awaited::All => Some(Waited::Context(driver::context())),
+            Awaited::Event => None,
+        };
+        let mut inner = self.lock();
+        if let Some(what) = what {
+            inner.member.work.synced(what, since);
         }
         if inner.member.work.is_idle() {
             self.tick(&mut inner, clock::now_us());
@@ -243,9 +285,10 @@ impl Pacer {
 
     /// Looks after the turn.
     pub(crate) fn tick(&self, inner: &mut Inner, now_us: u64) -> Tick {
-        let tick = inner.member.tick(&self.turns, now_us);
+        let board = self.board();
+        let tick = inner.member.tick(board, now_us);
         if tick.wake {
-            clock::wake_shared(self.turns.watched());
+            clock::wake_shared(board.watched());
         }
         self.count(inner, now_us, tick.again_us.is_none());
         tick
@@ -268,36 +311,38 @@ impl Pacer {
     pub(crate) fn leave(&self) {
         // A thread that holds the lock will not give it back if it has ended already.
         if let Ok(mut inner) = self.inner.try_lock() {
-            let now_us = clock::now_us();
+            let (now_us, board) = (clock::now_us(), self.board());
             let all = inner.member.moment();
-            inner.member.work.synced(None, all);
-            inner.member.tick(&self.turns, now_us);
+            inner.member.work.synced(Waited::All, all);
+            inner.member.tick(board, now_us);
             let place = inner.member.place();
-            self.turns.set_busy(place, false, now_us);
-            if !self.turns.others_busy(place, now_us) {
-                self.turns.pass(place, now_us);
+            board.set_busy(place, false, now_us);
+            if !board.others_busy(place, now_us) {
+                board.pass(place, now_us);
             }
-            clock::wake_shared(self.turns.watched());
+            clock::wake_shared(board.watched());
             self.count(&mut inner, now_us, true);
         }
     }
 
-    /// A stream is about to go.
-    pub(crate) fn stream_goes(&self, stream: Stream) {
-        let mut inner = self.lock();
-        let Inner { member, marks, .. } = &mut *inner;
-        if member.work.unmarked() == Some(stream.number()) {
-            capture::asking(|| marks.put(member, stream, clock::now_us()));
+    /// A stream is about to go: what is in it is marked, and its handle is used no more.
+    ///
+    /// * `context` — the stream's; 0 if it is not known.
+    pub(crate) fn stream_goes(&self, stream: Stream, context: u64, shut: &Shut) {
+        if self.lock().member.work.is_unmarked(stream.number()) {
+            shut.asking(|| self.put(stream, context));
         }
+        self.lock().member.work.forget(stream.number(), clock::now_us());
     }
 
     /// A context is gone, and the work in it.
     pub(crate) fn context_gone(&self, context: u64) {
         let mut inner = self.lock();
         let Inner { member, marks, .. } = &mut *inner;
-        marks.context_gone(member, context);
-        let now = member.moment();
-        member.work.synced(None, now);
+        for kind in marks.context_gone(&mut member.work, context) {
+            member.costs.lost(kind);
+        }
+        member.work.context_gone(context);
         self.tick(&mut inner, clock::now_us());
     }
 }

@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 
-use crate::abi::{Code, Handle, NOT_FOUND};
+use crate::abi::{Code, Handle, NOT_FOUND, SUCCESS};
 use crate::entry::hooks::hooks;
 
-use super::pacer;
+use super::{asks, capture, door, pacer};
+use crate::driver;
 
 /// `CU_STREAM_LEGACY`: the stream of the whole context.
 const LEGACY: usize = 1;
@@ -54,23 +55,47 @@ impl Stream {
         self.0
     }
 
-    /// By what the driver knows it here. Another thread's own stream cannot be named: an event in the
-    /// legacy stream is done when the work of that one is, too.
-    pub(crate) fn handle(self) -> Handle {
+    /// By what the driver knows it here; `None` for another thread's own stream, which only that thread can
+    /// name.
+    pub(crate) fn handle(self) -> Option<Handle> {
         let handle = match self.0 & 7 {
             2 if self == Self::own() => OWN,
-            2 => LEGACY,
-            _ => usize::try_from(self.0).unwrap_or(LEGACY),
+            2 => return None,
+            _ => usize::try_from(self.0).ok()?,
         };
-        std::ptr::with_exposed_provenance_mut(handle)
+        Some(std::ptr::with_exposed_provenance_mut(handle))
+    }
+
+    /// Its context, for the thread that uses it; 0 if it is not known. A stream without a handle of its own is
+    /// one of the thread's context.
+    pub(crate) fn context(self) -> u64 {
+        match self.handle() {
+            Some(handle) if handle.addr() > OWN => asks::context_of(handle),
+            _ => driver::context(),
+        }
     }
 }
 
-/// What is in the stream still runs, so it is marked before its name is gone.
-unsafe fn destroy(call: impl Fn() -> Code, stream: Handle) -> Code {
-    if let Some(pacer) = pacer::known() {
-        pacer.stream_goes(Stream::of(stream, false));
+/// What is in the stream still runs, so it is marked before its name is gone; and nobody else may be about to
+/// mark it then.
+unsafe fn destroy(call: impl Fn() -> Code, handle: Handle) -> Code {
+    let stream = Stream::of(handle, false);
+    if door::inside() || handle.addr() <= OWN {
+        return call();
     }
-    super::capture::stream_gone(stream);
-    call()
+    let recorded = if pacer::knows(stream) || capture::any() {
+        let shut = door::shut();
+        let context = shut.asking(|| stream.context()).unwrap_or(0);
+        // Whichever GPU it is on: the thread's may be another one.
+        pacer::each(|pacer| pacer.stream_goes(stream, context, &shut));
+        // Before the call: afterwards its name may be another's.
+        capture::stream_gone(handle)
+    } else {
+        None
+    };
+    let code = call();
+    if let Some(recorded) = recorded.filter(|_| code != SUCCESS) {
+        capture::note(recorded);
+    }
+    code
 }

@@ -40,6 +40,8 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
     std::arch::naked_asm!(
         ".cfi_startproc",
         "endbr64",
+        // Where the caller goes on.
+        "mov rdx, qword ptr [rsp]",
         "push rdi",
         ".cfi_adjust_cfa_offset 8",
         "push rsi",
@@ -69,6 +71,8 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
         "hint #34", // bti c
         "stp x29, x30, [sp, #-32]!",
         "str x0, [sp, #16]",
+        // Where the caller goes on.
+        "mov x2, x30",
         "bl {look}",
         "mov x9, x0",
         "ldr x0, [sp, #16]",
@@ -136,7 +140,13 @@ unsafe extern "C" fn dlopen(path: *const c_char, flags: libc::c_int) -> *mut c_v
 }
 
 /// Decides what becomes of a lookup. Takes no lock and no memory for names that are not ours.
-unsafe extern "C" fn look(handle: *mut c_void, name: *const c_char) -> Answer {
+///
+/// * `caller` — where the code is that asks.
+unsafe extern "C" fn look(
+    handle: *mut c_void,
+    name: *const c_char,
+    caller: *const c_void,
+) -> Answer {
     let real = real_dlsym();
     let pass = Answer { hook: null(), name };
     // SAFETY: whoever calls dlsym gives a string that ends.
@@ -146,6 +156,11 @@ unsafe extern "C" fn look(handle: *mut c_void, name: *const c_char) -> Answer {
     // SAFETY: as above.
     let asked = unsafe { CStr::from_ptr(name) };
     let Some(hook) = find_by_symbol(asked) else { return pass };
+    if matches!(owner(caller), Some(Owner::Other(_))) {
+        // The library itself, or one of its name that passes on to it (as on WSL): given our function it
+        // would come back to us.
+        return pass;
+    }
     let ours = Answer { hook: hook.function, name };
     let absent = Answer { hook: null(), name: ABSENT.as_ptr() };
     let ours_or_absent = || if hook.real.is_there() { ours } else { absent };

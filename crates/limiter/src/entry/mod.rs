@@ -23,6 +23,10 @@ fn find_by_symbol(name: &CStr) -> Option<&'static Hook> {
     all().find(|hook| hook.symbol() == name)
 }
 
+/// Names that since a CUDA version stand for a function of another name (`cuda.h`).
+const RENAMED: [(&CStr, i32, &CStr); 1] =
+    [(c"cuGraphInstantiate", 12_000, c"cuGraphInstantiateWithFlags")];
+
 /// The hook for what `cuGetProcAddress` has found: the one that stands before this very function. If what it
 /// gives is not what is exported, the newest form that this CUDA version has; a function without a form of
 /// its own for the thread's stream has one form only.
@@ -32,13 +36,15 @@ fn find_by_address(
     version: i32,
     per_thread: bool,
 ) -> Option<&'static Hook> {
+    let renamed = RENAMED.iter().find(|(old, since, _)| *old == name && version >= *since);
+    let newest = renamed.map_or(name, |(_, _, new)| new);
     let wanted = name.to_bytes();
     let named = |hook: &&Hook| hook.base.as_bytes() == wanted || hook.symbol() == name;
     // A name may have been given to another function later: what it is called then begins like it.
     let like = |hook: &&Hook| hook.base.as_bytes().starts_with(wanted);
     all().filter(named).chain(all().filter(like)).find(|hook| hook.real.is(found)).or_else(|| {
         all()
-            .filter(named)
+            .filter(|hook| hook.base.as_bytes() == newest.to_bytes() || hook.symbol() == newest)
             .filter(|hook| hook.since <= version && (per_thread || !hook.per_thread))
             .max_by_key(|hook| (hook.since, hook.per_thread))
     })

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::find_by_address;
 use super::hooks::hooks;
-use crate::abi::{Code, NOT_FOUND, SUCCESS};
+use crate::abi::{Code, NOT_FOUND, SUCCESS, read, write};
 use crate::{driver, log};
 
 /// Flag: forms of functions in which stream 0 means the thread's own stream.
@@ -54,14 +54,12 @@ unsafe fn look_v2(
 
 /// Puts our function in the place of the one that the driver has found.
 unsafe fn replace(name: *const c_char, to: *mut *mut c_void, version: c_int, flags: u64) {
-    if name.is_null() || to.is_null() {
+    if name.is_null() {
         return;
     }
     // SAFETY: the driver has read the name and written the address.
-    let (asked, found) = unsafe { (CStr::from_ptr(name), *to) };
-    if found.is_null() {
-        return;
-    }
+    let (asked, found) = unsafe { (CStr::from_ptr(name), read(to)) };
+    let Some(found) = found.filter(|found| !found.is_null()) else { return };
     let per_thread = flags & PER_THREAD != 0;
     let Some(hook) = find_by_address(found, asked, version, per_thread) else { return };
     if version > KNOWN && found != as_known(name, flags) {
@@ -70,7 +68,7 @@ unsafe fn replace(name: *const c_char, to: *mut *mut c_void, version: c_int, fla
     }
     hook.real.offer(found);
     // SAFETY: as above.
-    unsafe { *to = hook.function.cast_mut() };
+    unsafe { write(to, hook.function.cast_mut()) };
 }
 
 /// The same function as of the newest CUDA version that we know; null if there is none.

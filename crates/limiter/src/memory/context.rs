@@ -1,11 +1,10 @@
 //! Contexts: each takes memory by itself, before anything is allocated in it.
 //!
-//! How much is told by the agent, or measured as the difference that NVML sees; in that time others
-//! may take or give memory too, so it is a guess within bounds. When a context ends, all that was
-//! allocated in it is gone.
+//! How much is what NVML says that this process uses more than before; where NVML does not show the
+//! process, what the agent expects; else what the whole card has grown by, within bounds, for others may
+//! take memory at the same time. When a context ends, all that was allocated in it is gone.
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use caps::{Kind, OverCap};
@@ -13,13 +12,15 @@ use caps::{Kind, OverCap};
 use super::amount::Amount;
 use super::ground::{self, capped, given};
 use super::kept::{Held, Name};
+use super::own;
+use super::primary::primary;
 use crate::abi::{Code, Device, Handle, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, read, write};
 use crate::entry::hooks::hooks;
 use crate::tenant::{Gpu, Tenant};
 use crate::{compute, driver};
 
-/// No context takes more, in bytes.
-const MOST: u64 = 2 << 30;
+/// No context counts as more if only the whole card could be looked at, in bytes.
+const MOST: u64 = 600 << 20;
 /// What a context counts as if nobody tells and nothing can be measured, in bytes: what one takes on
 /// GPUs of the last years, by NVML, is between 200 and 600 MiB.
 const UNMEASURED: u64 = 400 << 20;
@@ -29,12 +30,6 @@ const LOOKS: u32 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(3);
 
 hooks! { NOT_FOUND;
-    fn retain(to: *mut Handle, device: Device) as "cuDevicePrimaryCtxRetain":
-        cuDevicePrimaryCtxRetain 7000;
-    fn release(device: Device) as "cuDevicePrimaryCtxRelease":
-        cuDevicePrimaryCtxRelease 7000, cuDevicePrimaryCtxRelease_v2 11000;
-    fn reset(device: Device) as "cuDevicePrimaryCtxReset":
-        cuDevicePrimaryCtxReset 7000, cuDevicePrimaryCtxReset_v2 11000;
     fn create(to: *mut Handle, flags: c_uint, device: Device) as "cuCtxCreate":
         cuCtxCreate 2000, cuCtxCreate_v2 3020;
     fn create_affine(
@@ -46,40 +41,26 @@ hooks! { NOT_FOUND;
     ) as "cuCtxCreate":
         cuCtxCreate_v4 12050;
     fn destroy(context: Handle) as "cuCtxDestroy": cuCtxDestroy 2000, cuCtxDestroy_v2 4000;
+    fn attach(to: *mut Handle, flags: c_uint) as "cuCtxAttach": cuCtxAttach 2000;
+    fn detach(context: Handle) as "cuCtxDetach": cuCtxDetach 2000;
+    fn limit(which: c_int, value: usize) as "cuCtxSetLimit": cuCtxSetLimit 3010;
 }
 
-/// A GPU's primary context in this process.
-#[derive(Default)]
-pub(crate) struct Primary {
-    /// How many times the process has retained it.
-    retained: u32,
-    /// Its address while it is retained.
-    context: u64,
-    /// What is booked for it, in bytes.
-    booked: u64,
-    /// What the last context took, in bytes: of any of the process on this GPU.
-    last: u64,
-}
-
-fn primary(gpu: &Gpu) -> MutexGuard<'_, Primary> {
-    gpu.primary.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Makes a context and books what it takes.
+/// Makes a context and books what it takes. No lock is held: it may take long, and come back to us on the
+/// same thread.
 ///
-/// * `last` — what the one before took.
 /// * `undo` — ends it again.
-fn made(
+pub(super) fn made(
     tenant: &Tenant,
     gpu: &Gpu,
-    last: u64,
     call: impl Fn() -> Code,
     undo: impl Fn(),
 ) -> Result<u64, Code> {
-    let told = gpu.given.context_bytes;
-    let expected = told.unwrap_or(last);
+    let (told, last) = (gpu.given.context_bytes, primary(gpu).last);
+    let expected = if own::is_known(gpu) && last > 0 { last } else { told.unwrap_or(last) };
     ground::reserve(tenant, gpu, Kind::Context, Amount::Own(expected))?;
-    let before = if told.is_some() { None } else { driver::used_by_all(gpu.uuid()) };
+    let making = own::Making::begin(gpu);
+    let before = if told.is_none() { used_by_all(gpu) } else { None };
     let code = call();
     if code != SUCCESS {
         gpu.release(Kind::Context, Amount::Own(expected));
@@ -88,7 +69,8 @@ fn made(
         }
         return Err(code);
     }
-    let taken = told.or_else(|| grown_since(gpu, before?)).unwrap_or(UNMEASURED);
+    let taken = making.taken(gpu).or(told).or_else(|| grown_since(gpu, before?));
+    let taken = taken.unwrap_or(UNMEASURED);
     gpu.settle(Kind::Context, expected, taken);
     if gpu.is_over() {
         undo();
@@ -97,14 +79,19 @@ fn made(
         gpu.note_over(OverCap { asked, held, cap });
         return Err(OUT_OF_MEMORY);
     }
+    primary(gpu).last = taken;
     Ok(taken)
+}
+
+fn used_by_all(gpu: &Gpu) -> Option<u64> {
+    driver::used_by_all(gpu.own_use.handle(gpu)?)
 }
 
 /// By how much the memory in use on the GPU has grown, in bytes. There is no context that takes none, so a
 /// growth of none is a figure of before, and asked for again.
 fn grown_since(gpu: &Gpu, before: u64) -> Option<u64> {
     for _ in 0..LOOKS {
-        let grown = driver::used_by_all(gpu.uuid())?.saturating_sub(before);
+        let grown = used_by_all(gpu)?.saturating_sub(before);
         if grown > 0 {
             return Some(grown.min(MOST));
         }
@@ -113,79 +100,28 @@ fn grown_since(gpu: &Gpu, before: u64) -> Option<u64> {
     None
 }
 
-unsafe fn retain(call: impl Fn() -> Code, to: *mut Handle, device: Device) -> Code {
-    let (tenant, gpu) = given!(ground::for_context(device), call);
-    let mut primary = primary(gpu);
-    if primary.retained == 0 {
-        let undo = || {
-            // SAFETY: retained just before.
-            unsafe { driver::release_primary(device) };
-        };
-        match made(tenant, gpu, primary.last, &call, undo) {
-            Ok(taken) => (primary.booked, primary.last) = (taken, taken),
-            Err(code) => {
-                // SAFETY: the client's place, or null.
-                unsafe { write(to, std::ptr::null_mut()) };
-                return code;
-            }
-        }
-    } else {
-        let code = call();
-        if code != SUCCESS {
-            return code;
-        }
-    }
-    primary.retained = primary.retained.saturating_add(1);
-    // SAFETY: the driver has written it.
-    primary.context = unsafe { read(to) }.map_or(0, |context| context.addr() as u64);
-    SUCCESS
-}
-
-unsafe fn release(call: impl Fn() -> Code, device: Device) -> Code {
-    let tenant = capped!(call);
-    let Some(gpu) = tenant.gpu(device) else { return call() };
-    let mut primary = primary(gpu);
-    if primary.retained > 1 {
-        let code = call();
-        primary.retained = primary.retained.saturating_sub(u32::from(code == SUCCESS));
-        return code;
-    }
-    let code = with_contents(tenant, primary.context, call);
-    if code == SUCCESS {
-        gpu.release(Kind::Context, Amount::Own(primary.booked));
-        *primary = Primary { last: primary.last, ..Primary::default() };
-        super::settle(tenant);
-    }
-    code
-}
-
-/// The contents go. The context itself stays in the books while it is retained: the driver makes it
-/// anew at the next use.
-unsafe fn reset(call: impl Fn() -> Code, device: Device) -> Code {
-    let tenant = capped!(call);
-    let Some(gpu) = tenant.gpu(device) else { return call() };
-    let primary = primary(gpu);
-    let code = with_contents(tenant, primary.context, call);
-    if code == SUCCESS {
-        super::settle(tenant);
-    }
-    code
-}
-
-/// Ends a context by a call: forgets all that was allocated in it.
-fn with_contents(tenant: &Tenant, context: u64, call: impl Fn() -> Code) -> Code {
-    // Before the call: afterwards its address may be another context's.
-    let contents = if context == 0 { Vec::new() } else { tenant.kept.take_of_context(context) };
+/// Ends a context by a call: forgets all that was allocated in it, if it is gone then.
+///
+/// * `contents` — taken out before the call: afterwards its address may be another context's.
+pub(super) fn with_contents(
+    tenant: &Tenant,
+    contents: Vec<(Name, Held)>,
+    context: u64,
+    call: impl Fn() -> Code,
+    is_gone: impl FnOnce() -> bool,
+) -> Code {
+    let ending = compute::ending();
     let code = call();
+    let is_gone = code == SUCCESS && is_gone();
     for (name, held) in contents {
-        if code == SUCCESS {
+        if is_gone {
             ground::forget(tenant, held);
         } else {
-            tenant.kept.put(name, held);
+            ground::keep_again(tenant, name, held);
         }
     }
-    if code == SUCCESS && context != 0 {
-        compute::context_gone(context);
+    if is_gone && context != 0 {
+        ending.context_gone(context);
     }
     code
 }
@@ -202,17 +138,15 @@ unsafe fn counted(call: impl Fn() -> Code, to: *mut Handle, device: Device) -> C
             write(to, std::ptr::null_mut());
         }
     };
-    let last = primary(gpu).last;
-    let taken = match made(tenant, gpu, last, call, undo) {
+    let taken = match made(tenant, gpu, call, undo) {
         Ok(taken) => taken,
         Err(code) => return code,
     };
-    primary(gpu).last = taken;
     // SAFETY: the driver has written it.
     if let Some(context) = unsafe { read(to) } {
         let (device, kind, amount) = (gpu.device, Kind::Context, Amount::Own(taken));
         let name = Name::Context(context.addr() as u64);
-        tenant.kept.put(name, Held { device, kind, amount, context: 0, times: 1, key: 0 });
+        ground::note(tenant, name, Held { device, kind, amount, context: 0, ..Held::NONE });
     }
     SUCCESS
 }
@@ -246,12 +180,52 @@ unsafe fn create_with(
 }
 
 unsafe fn destroy(call: impl Fn() -> Code, context: Handle) -> Code {
+    ended(call, context)
+}
+
+fn ended(call: impl Fn() -> Code, context: Handle) -> Code {
     let tenant = capped!(call);
     let number = context.addr() as u64;
-    let code =
-        ground::given_back(tenant, Name::Context(number), || with_contents(tenant, number, &call));
+    let device = tenant.kept.get(Name::Context(number)).map(|held| held.device);
+    let code = ground::given_back(tenant, Name::Context(number), || {
+        let contents = tenant.kept.take_of_context(number);
+        with_contents(tenant, contents, number, &call, || true)
+    });
     if code == SUCCESS {
+        if let Some(gpu) = device.and_then(|device| tenant.gpu(device)) {
+            own::context_gone(gpu);
+        }
         super::settle(tenant);
     }
     code
+}
+
+/// One more use of the thread's context.
+unsafe fn attach(call: impl Fn() -> Code, to: *mut Handle, _flags: c_uint) -> Code {
+    let tenant = capped!(call);
+    let code = call();
+    // SAFETY: the driver has written it.
+    if let (SUCCESS, Some(context)) = (code, unsafe { read(to) }) {
+        tenant.kept.again(Name::Context(context.addr() as u64));
+    }
+    code
+}
+
+/// One use less; with the last one the context ends.
+unsafe fn detach(call: impl Fn() -> Code, context: Handle) -> Code {
+    let tenant = capped!(call);
+    if tenant.kept.once_less(Name::Context(context.addr() as u64)) {
+        let code = call();
+        if code != SUCCESS {
+            tenant.kept.again(Name::Context(context.addr() as u64));
+        }
+        return code;
+    }
+    ended(call, context)
+}
+
+/// Limits of a context: the heap of kernels, their stacks and their output take memory.
+unsafe fn limit(call: impl Fn() -> Code, _which: c_int, _value: usize) -> Code {
+    let tenant = capped!(call);
+    own::beside(tenant, call)
 }

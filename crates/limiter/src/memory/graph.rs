@@ -3,6 +3,7 @@
 //! Their memory is taken when the graph runs, and the driver keeps it for the next run. It counts from
 //! the moment the graph is made ready to run: as the sum of all its allocations, for what the driver
 //! will reuse among them cannot be known. When such a graph is gone the books follow the driver again.
+//! Bodies of conditional nodes cannot allocate (`CUDA_CONDITIONAL_NODE_PARAMS`, `cuda.h`).
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
@@ -46,13 +47,15 @@ hooks! { NOT_FOUND;
 pub(crate) struct Graphs {
     /// Bytes by handle.
     ready: BTreeMap<usize, u64>,
-    /// What is in the books, in bytes.
+    /// Of graphs that the driver is making ready, in bytes.
+    coming: u64,
+    /// What is in the books, in bytes; what is about to be reserved included.
     booked: u64,
 }
 
 impl Graphs {
     fn sum(&self) -> u64 {
-        self.ready.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+        self.ready.values().fold(self.coming, |sum, bytes| sum.saturating_add(*bytes))
     }
 }
 
@@ -63,14 +66,17 @@ fn lock(gpu: &Gpu) -> MutexGuard<'_, Graphs> {
 /// Makes the books follow: the most that graphs which can be launched may take, or what the driver still
 /// has of those that are gone.
 pub(crate) fn settle(gpu: &Gpu) {
-    let mut graphs = lock(gpu);
-    if graphs.booked == 0 && graphs.ready.is_empty() {
-        return;
+    {
+        let graphs = lock(gpu);
+        if graphs.booked == 0 && graphs.sum() == 0 {
+            return;
+        }
     }
     let mut reserved = 0;
     // SAFETY: a place of ours.
     let code = unsafe { driver::graph_memory(gpu.device, RESERVED, &raw mut reserved) };
     let reserved = if code == SUCCESS { reserved } else { 0 };
+    let mut graphs = lock(gpu);
     let now = graphs.sum().max(reserved);
     gpu.settle(Kind::Graph, graphs.booked, now);
     graphs.booked = now;
@@ -128,35 +134,47 @@ unsafe fn counted(call: impl Fn() -> Code, to: *mut Handle, graph: Handle) -> Co
     if sums.is_empty() {
         return call();
     }
-    for (device, bytes) in &sums {
-        let Some(gpu) = tenant.gpu(*device) else { continue };
-        if let Err(code) = book(tenant, gpu, *bytes) {
+    let parts = || sums.iter().filter_map(|(device, bytes)| Some((tenant.gpu(*device)?, *bytes)));
+    for (at, (gpu, bytes)) in parts().enumerate() {
+        if let Err(code) = book(tenant, gpu, bytes) {
+            parts().take(at).for_each(|(gpu, bytes)| has_come(gpu, bytes, None));
             tenant.gpus().for_each(settle);
             return code;
         }
     }
     let code = call();
     // SAFETY: the driver has written it.
-    if let (SUCCESS, Some(exec)) = (code, unsafe { read(to) }) {
-        for (device, bytes) in sums {
-            if let Some(gpu) = tenant.gpu(device) {
-                lock(gpu).ready.insert(exec.expose_provenance(), bytes);
-            }
-        }
-    } else {
+    let exec = unsafe { read(to) }.filter(|_| code == SUCCESS);
+    parts().for_each(|(gpu, bytes)| has_come(gpu, bytes, exec));
+    if exec.is_none() {
         tenant.gpus().for_each(settle);
     }
     code
 }
 
-/// Books what a graph needs beyond what is booked and not needed by the others.
+/// Books what a graph needs beyond what is booked and not needed by the others. It comes from then on.
 fn book(tenant: &Tenant, gpu: &Gpu, bytes: u64) -> Result<(), Code> {
+    let more = {
+        let mut graphs = lock(gpu);
+        graphs.coming = graphs.coming.saturating_add(bytes);
+        let more = graphs.sum().saturating_sub(graphs.booked);
+        graphs.booked = graphs.booked.saturating_add(more);
+        more
+    };
+    reserve(tenant, gpu, Kind::Graph, Amount::Own(more)).inspect_err(|_| {
+        let mut graphs = lock(gpu);
+        graphs.coming = graphs.coming.saturating_sub(bytes);
+        graphs.booked = graphs.booked.saturating_sub(more);
+    })
+}
+
+/// A graph that came can be launched now, or is none.
+fn has_come(gpu: &Gpu, bytes: u64, exec: Option<Handle>) {
     let mut graphs = lock(gpu);
-    let wanted = graphs.sum().saturating_add(bytes);
-    let more = wanted.saturating_sub(graphs.booked);
-    reserve(tenant, gpu, Kind::Graph, Amount::Own(more))?;
-    graphs.booked = graphs.booked.saturating_add(more);
-    Ok(())
+    graphs.coming = graphs.coming.saturating_sub(bytes);
+    if let Some(exec) = exec {
+        graphs.ready.insert(exec.expose_provenance(), bytes);
+    }
 }
 
 unsafe fn instantiate_logged(

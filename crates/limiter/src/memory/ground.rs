@@ -3,7 +3,8 @@
 use caps::Kind;
 
 use super::amount::Amount;
-use super::kept::{Held, Name};
+use super::kept::{Held, Name, primary_of};
+use super::own;
 use crate::abi::{Code, Device, OUT_OF_MEMORY, SUCCESS};
 use crate::tenant::{self, Gpu, Now, Place, Tenant};
 use crate::{driver, log};
@@ -80,10 +81,12 @@ pub(crate) fn found(device: impl FnOnce(&Tenant) -> Option<Device>) -> Ground {
 /// Books an amount before the driver is asked for it. Before a refusal the process's pools give back what
 /// they do not use.
 pub(crate) fn reserve(tenant: &Tenant, gpu: &Gpu, kind: Kind, amount: Amount) -> Result<(), Code> {
+    own::look_if_due(gpu);
     if gpu.reserve(kind, amount).is_ok() {
         return Ok(());
     }
-    tenant.pools.trim(gpu);
+    tenant.pools.trim(tenant, gpu);
+    own::look_again(gpu);
     gpu.reserve(kind, amount).map_err(|over| {
         gpu.note_over(over);
         log::line(format_args!(
@@ -110,7 +113,7 @@ pub(crate) fn booked(
         return code;
     }
     let mut code = call();
-    if code == OUT_OF_MEMORY && tenant.pools.trim(gpu) {
+    if code == OUT_OF_MEMORY && tenant.pools.trim(tenant, gpu) {
         code = call();
     }
     if code != SUCCESS {
@@ -143,9 +146,16 @@ pub(crate) fn given_back(tenant: &Tenant, name: Name, call: impl Fn() -> Code) -
     if code == SUCCESS {
         forget(tenant, held);
     } else {
-        tenant.kept.put(name, held);
+        keep_again(tenant, name, held);
     }
     code
+}
+
+/// Notes again what the driver has not taken back.
+pub(crate) fn keep_again(tenant: &Tenant, name: Name, held: Held) {
+    if let Some(gone) = tenant.kept.put_back(name, held) {
+        forget(tenant, gone);
+    }
 }
 
 /// Takes something off the books.
@@ -156,12 +166,29 @@ pub(crate) fn forget(tenant: &Tenant, held: Held) {
         if held.key != 0 {
             gpu.close(held.key);
         }
+        if held.unpaid != 0 {
+            gpu.note_opened(0, held.unpaid);
+        }
         gpu.release(held.kind, held.amount);
     }
 }
 
+/// The context that what is allocated now ends with: the thread's own, if the client has made it as one.
+pub(crate) fn context(tenant: &Tenant, gpu: &Gpu) -> u64 {
+    let context = driver::context();
+    let own = context != 0 && tenant.kept.get(Name::Context(context)).is_some();
+    if own { context } else { primary_of(gpu.device) }
+}
+
 /// Notes what the process has got in the thread's context.
 pub(crate) fn keep(tenant: &Tenant, gpu: &Gpu, name: Name, kind: Kind, amount: Amount) {
-    let context = driver::context();
-    tenant.kept.put(name, Held { device: gpu.device, kind, amount, context, times: 1, key: 0 });
+    let context = context(tenant, gpu);
+    note(tenant, name, Held { device: gpu.device, kind, amount, context, ..Held::NONE });
+}
+
+/// Notes what is held under a name that the driver has just given.
+pub(crate) fn note(tenant: &Tenant, name: Name, held: Held) {
+    if let Some(gone) = tenant.kept.put(name, held) {
+        forget(tenant, gone);
+    }
 }

@@ -13,6 +13,7 @@ use super::kept::{Held, Name};
 use crate::abi::{Code, DevicePtr, IpcHandle, NOT_FOUND, SUCCESS, read, write};
 use crate::driver;
 use crate::entry::hooks::hooks;
+use crate::hash::fnv1a;
 
 hooks! { NOT_FOUND;
     fn export(to: *mut IpcHandle, address: DevicePtr) as "cuIpcGetMemHandle":
@@ -22,12 +23,9 @@ hooks! { NOT_FOUND;
     fn close(address: DevicePtr) as "cuIpcCloseMemHandle": cuIpcCloseMemHandle 4010;
 }
 
-/// What a handle is known by in the books; never 0 (FNV-1a, a hash for short keys).
+/// What a handle is known by in the books; never 0.
 fn key(handle: &IpcHandle) -> u64 {
-    let hash = handle.0.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    hash | 1 << 63
+    fnv1a(&handle.0) | 1 << 63
 }
 
 /// Where the allocation around an address begins, and its bytes.
@@ -67,8 +65,9 @@ unsafe fn open(
     }
     let key = key(&handle);
     let ours = gpu.open(key);
-    let foreign = || around(address).map_or(0, |(_, bytes)| blocks(bytes));
-    let (kind, amount) = (Kind::Imported, Amount::Own(if ours { 0 } else { foreign() }));
+    let bytes = around(address).map_or(0, |(_, bytes)| blocks(bytes));
+    let (paid, unpaid) = if ours { (0, bytes) } else { (bytes, 0) };
+    let (kind, amount) = (Kind::Imported, Amount::Own(paid));
     if let Err(over) = ground::reserve(tenant, gpu, kind, amount) {
         // SAFETY: opened above; the client does not learn of it.
         unsafe {
@@ -77,9 +76,11 @@ unsafe fn open(
         }
         return over;
     }
-    let context = driver::context();
+    gpu.note_opened(unpaid, 0);
+    let context = ground::context(tenant, gpu);
     let key = if ours { key } else { 0 };
-    tenant.kept.put(name, Held { device: gpu.device, kind, amount, context, times: 1, key });
+    let held = Held { device: gpu.device, kind, amount, context, key, unpaid, ..Held::NONE };
+    ground::note(tenant, name, held);
     code
 }
 
@@ -92,7 +93,7 @@ unsafe fn close(call: impl Fn() -> Code, address: DevicePtr) -> Code {
         ground::forget(tenant, held);
     } else {
         let less = u32::from(code == SUCCESS);
-        tenant.kept.put(name, Held { times: held.times.saturating_sub(less), ..held });
+        ground::keep_again(tenant, name, Held { times: held.times.saturating_sub(less), ..held });
     }
     code
 }

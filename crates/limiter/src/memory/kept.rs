@@ -1,6 +1,7 @@
 //! What the process holds: for each address or handle how much of which GPU.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use caps::Kind;
@@ -53,12 +54,32 @@ pub(crate) struct Held {
     pub(crate) kind: Kind,
     /// How much.
     pub(crate) amount: Amount,
-    /// The context that it ends with; 0 if it outlives contexts.
+    /// The context that it ends with, or [`primary_of`] its GPU; 0 if it outlives contexts.
     pub(crate) context: u64,
     /// How many times it was opened.
     pub(crate) times: u32,
     /// What it is known by to other processes of the tenant; 0 if to none.
     pub(crate) key: u64,
+    /// How much of it another process of the tenant pays for, in bytes.
+    pub(crate) unpaid: u64,
+}
+
+impl Held {
+    /// Nothing, opened once, known to nobody: what to begin with.
+    pub(crate) const NONE: Self = Self {
+        device: 0,
+        kind: Kind::Plain,
+        amount: Amount::Own(0),
+        context: 0,
+        times: 1,
+        key: 0,
+        unpaid: 0,
+    };
+}
+
+/// Stands for a GPU's primary context and the green ones in it: a number that no address is.
+pub(crate) fn primary_of(device: Device) -> u64 {
+    u64::MAX.wrapping_sub(u64::from(device.unsigned_abs()))
 }
 
 /// All that is held.
@@ -78,10 +99,22 @@ impl Kept {
         Some(part.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes what is held now.
-    pub(crate) fn put(&self, name: Name, held: Held) {
-        if let Some(mut part) = self.part(name) {
-            part.insert(name, held);
+    /// Notes what is held now; what was noted under this name before, which the driver must have taken
+    /// back by a way that we have not seen.
+    #[must_use = "it is to be taken off the books"]
+    pub(crate) fn put(&self, name: Name, held: Held) -> Option<Held> {
+        self.part(name)?.insert(name, held)
+    }
+
+    /// Notes again what was taken; returns it if the name is another's by now.
+    #[must_use = "it is to be taken off the books"]
+    pub(crate) fn put_back(&self, name: Name, held: Held) -> Option<Held> {
+        match self.part(name)?.entry(name) {
+            Entry::Vacant(place) => {
+                place.insert(held);
+                None
+            }
+            Entry::Occupied(_) => Some(held),
         }
     }
 
@@ -111,6 +144,15 @@ impl Kept {
     /// What is known of it.
     pub(crate) fn get(&self, name: Name) -> Option<Held> {
         self.part(name)?.get(&name).copied()
+    }
+
+    /// Notes that what was opened several times has been closed once; whether it was.
+    pub(crate) fn once_less(&self, name: Name) -> bool {
+        let Some(mut part) = self.part(name) else { return false };
+        part.get_mut(&name).filter(|held| held.times > 1).is_some_and(|held| {
+            held.times = held.times.saturating_sub(1);
+            true
+        })
     }
 
     /// Forgets all that ends with a context.

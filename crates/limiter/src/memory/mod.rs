@@ -3,12 +3,14 @@
 //! For each way to get memory: the amount is reserved in the tenant's books, which all its processes
 //! share; the driver is called; what it gave is noted by its address or handle, what it did not give is
 //! taken off again. What is given back is looked up and taken off after the driver has it. Where the
-//! amount is known only afterwards (contexts, modules, pools) it is measured, and undone if it was too
-//! much.
+//! amount is known only afterwards (contexts, pools) it is measured, and undone if it was too much; what
+//! nobody asks for by a call (code at its first use, the heap of kernels) is found by `own`.
+//!
+//! *Rule:* no lock is held over a call that may wait for the GPU, take long, or come back to us.
 
 pub(crate) mod amount;
 mod array;
-pub(crate) mod context;
+mod context;
 mod external;
 pub(crate) mod graph;
 mod ground;
@@ -16,8 +18,11 @@ mod ipc;
 pub(crate) mod kept;
 mod module;
 mod nvml;
+pub(crate) mod own;
 mod plain;
-pub(crate) mod pool;
+mod pool;
+pub(crate) mod pools;
+pub(crate) mod primary;
 mod shown;
 pub(crate) mod virtual_memory;
 
@@ -36,6 +41,7 @@ pub(crate) static HOOKS: &[&[Hook]] = &[
     nvml::HOOKS,
     plain::HOOKS,
     pool::HOOKS,
+    primary::HOOKS,
     shown::HOOKS,
     virtual_memory::HOOKS,
 ];

@@ -1,8 +1,8 @@
 //! Modules and libraries of code: their code and variables take memory when they are loaded.
 //!
-//! How much is measured as the difference that the driver shows, less what the tenant's own books have
-//! grown by in that time; what others do then is not known, so it is a guess within bounds. With lazy
-//! loading most of it comes later and is not seen.
+//! Where NVML shows this process, `own` finds what they take: also what is loaded at first use, as is
+//! usual. Else what the driver's free memory has shrunk by counts, less what the tenant's own books have
+//! grown by, and not more than a little: others may take memory at the same time.
 
 use std::ffi::{c_char, c_uint, c_void};
 
@@ -11,12 +11,11 @@ use caps::Kind;
 use super::amount::Amount;
 use super::ground::{self, capped, given, keep};
 use super::kept::Name;
+use super::own;
 use crate::abi::{Code, Handle, NOT_FOUND, SUCCESS, read, write};
 use crate::entry::hooks::hooks;
+use crate::tenant::Tenant;
 use crate::{compute, driver};
-
-/// No module counts as more, in bytes.
-const MOST: u64 = 1 << 30;
 
 hooks! { NOT_FOUND;
     fn load(to: *mut Handle, path: *const c_char) as "cuModuleLoad": cuModuleLoad 2000;
@@ -59,14 +58,12 @@ unsafe fn counted(call: impl Fn() -> Code, to: *mut Handle, sort: Sort) -> Code 
     if compute::any_capturing() {
         return call();
     }
-    let shown = || Some((driver::free_memory()?, gpu.ledger().0.total()));
-    let before = shown();
-    let code = call();
+    if own::is_known(gpu) {
+        return own::beside(tenant, call);
+    }
+    let (code, taken) = own::shrunk(gpu, call);
     // SAFETY: the driver has written it.
     let (SUCCESS, Some(loaded)) = (code, unsafe { read(to) }) else { return code };
-    let taken = before.zip(shown()).map_or(0, |((free, held), (free_now, held_now))| {
-        free.saturating_sub(free_now).saturating_sub(held_now.saturating_sub(held)).min(MOST)
-    });
     let amount = Amount::Own(taken);
     if let Err(over) = ground::reserve(tenant, gpu, Kind::Module, amount) {
         // SAFETY: loaded above; the client does not learn of it.
@@ -109,7 +106,7 @@ unsafe fn load_with(
 
 unsafe fn unload(call: impl Fn() -> Code, module: Handle) -> Code {
     let tenant = capped!(call);
-    ground::given_back(tenant, Name::Module(module.addr() as u64), call)
+    unloaded(tenant, Name::Module(module.addr() as u64), call)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
@@ -146,5 +143,14 @@ unsafe fn library_of(
 
 unsafe fn unload_library(call: impl Fn() -> Code, library: Handle) -> Code {
     let tenant = capped!(call);
-    ground::given_back(tenant, Name::Library(library.addr() as u64), call)
+    unloaded(tenant, Name::Library(library.addr() as u64), call)
+}
+
+fn unloaded(tenant: &Tenant, name: Name, call: impl Fn() -> Code) -> Code {
+    let code = ground::given_back(tenant, name, call);
+    if code == SUCCESS {
+        tenant.gpus().for_each(|gpu| own::changed(gpu, 0));
+        compute::code_gone();
+    }
+    code
 }

@@ -2,14 +2,15 @@
 //! CUDA, so the caps are read on their own.
 
 use std::ffi::{CStr, c_char};
-use std::sync::OnceLock;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use caps::{Caps, Ledger, ProcessId, Standing};
 
-use crate::abi::{Code, Handle, NVML_NOT_FOUND, NvmlMemory, NvmlMemory2, SUCCESS};
+use crate::abi::{Code, Handle, NVML_NOT_FOUND, NvmlMemory, NvmlMemory2, SUCCESS, read, write};
 use crate::driver;
 use crate::entry::hooks::hooks;
-use crate::tenant::{ledger_path, load_caps};
+use crate::tenant::{self, Now, ledger_path, load_caps};
 
 hooks! { NVML_NOT_FOUND;
     fn memory(device: Handle, to: *mut NvmlMemory) as "nvmlDeviceGetMemoryInfo":
@@ -21,10 +22,23 @@ hooks! { NVML_NOT_FOUND;
 /// Room for a UUID as text (`NVML_DEVICE_UUID_V2_BUFFER_SIZE`).
 const UUID_ROOM: u32 = 96;
 
+/// The caps, read once; `None` without any. A lock would not do: in a forked process a thread may have it
+/// that is no more.
+fn caps() -> Option<&'static Caps> {
+    static CAPS: AtomicPtr<Option<Caps>> = AtomicPtr::new(null_mut());
+    let mut known = CAPS.load(Ordering::Acquire);
+    if known.is_null() {
+        let read = Box::into_raw(Box::new(load_caps().ok().flatten().map(|(caps, _)| caps)));
+        // Whoever is later takes what is there, and his own is left: it may happen once a thread.
+        let first = CAPS.compare_exchange(known, read, Ordering::AcqRel, Ordering::Acquire);
+        known = first.map_or_else(|there| there, |_| read);
+    }
+    // SAFETY: made above by some thread, and never freed.
+    unsafe { known.as_ref() }?.as_ref()
+}
+
 /// The cap of a device and what the tenant's processes hold of it, in bytes; `None` without a cap.
 fn cap_and_held(device: Handle) -> Option<(u64, u64)> {
-    static CAPS: OnceLock<Option<Caps>> = OnceLock::new();
-    let caps = CAPS.get_or_init(|| load_caps().ok().flatten().map(|(caps, _)| caps)).as_ref()?;
     let mut text = [0 as c_char; UUID_ROOM as usize];
     let mut index = u32::MAX;
     // SAFETY: places of ours, and the client's device.
@@ -36,8 +50,17 @@ fn cap_and_held(device: Handle) -> Option<(u64, u64)> {
         driver::nvml_index(device, &raw mut index);
     }
     // SAFETY: NVML ends the text within the room it was given.
-    let name = unsafe { CStr::from_ptr(text.as_ptr()) }.to_str().ok()?;
-    let Standing::Given(given) = caps.standing(&[name], index) else { return None };
+    let uuid = unsafe { CStr::from_ptr(text.as_ptr()) };
+    if tenant::has_begun()
+        && let Now::Capped(tenant) = tenant::now()
+        && let Some(gpu) = tenant.gpus().find(|gpu| gpu.uuid() == uuid)
+    {
+        return Some((gpu.cap()?, gpu.held()));
+    }
+    let name = uuid.to_str().ok()?;
+    let Standing::Given(given) = caps()?.standing(&[name], ordinal(name, index)) else {
+        return None;
+    };
     let cap = given.memory_bytes?;
     // Books that nobody has made yet are empty.
     let held =
@@ -45,15 +68,32 @@ fn cap_and_held(device: Handle) -> Option<(u64, u64)> {
     Some((cap, held))
 }
 
+/// The number that CUDA gives a device, which counts those that `CUDA_VISIBLE_DEVICES` names, in its order;
+/// one of none if it is not among them.
+///
+/// * `index` — NVML's number.
+fn ordinal(uuid: &str, index: u32) -> u32 {
+    let Some(visible) = std::env::var_os("CUDA_VISIBLE_DEVICES") else { return index };
+    let visible = visible.to_string_lossy();
+    let same = |name: &str| match name.parse::<u32>() {
+        Ok(number) => number == index,
+        // A UUID may be cut short.
+        Err(_) => !name.is_empty() && uuid.starts_with(name),
+    };
+    let at = visible.split(',').position(|name| same(name.trim()));
+    at.and_then(|at| u32::try_from(at).ok()).unwrap_or(u32::MAX)
+}
+
 unsafe fn memory(call: impl Fn() -> Code, device: Handle, to: *mut NvmlMemory) -> Code {
     let code = call();
     // SAFETY: NVML has written it.
-    if let (SUCCESS, Some(shown)) = (code, unsafe { to.as_mut() })
+    if let (SUCCESS, Some(shown)) = (code, unsafe { read(to) })
         && let Some((cap, held)) = cap_and_held(device)
     {
-        shown.total = shown.total.min(cap);
-        shown.used = held.min(shown.total);
-        shown.free = shown.total.saturating_sub(shown.used);
+        let total = shown.total.min(cap);
+        let used = held.min(total);
+        // SAFETY: as above.
+        unsafe { write(to, NvmlMemory { total, free: total.saturating_sub(used), used }) };
     }
     code
 }
@@ -61,14 +101,16 @@ unsafe fn memory(call: impl Fn() -> Code, device: Handle, to: *mut NvmlMemory) -
 unsafe fn memory_v2(call: impl Fn() -> Code, device: Handle, to: *mut NvmlMemory2) -> Code {
     let code = call();
     // SAFETY: NVML has written it.
-    if let (SUCCESS, Some(shown)) = (code, unsafe { to.as_mut() })
+    if let (SUCCESS, Some(shown)) = (code, unsafe { read(to) })
         && let Some((cap, held)) = cap_and_held(device)
     {
-        shown.total = shown.total.min(cap);
+        let total = shown.total.min(cap);
+        let used = held.min(total);
+        let free = total.saturating_sub(used);
         // What the driver keeps for itself lies outside the cap.
-        shown.reserved = 0;
-        shown.used = held.min(shown.total);
-        shown.free = shown.total.saturating_sub(shown.used);
+        let shown = NvmlMemory2 { version: shown.version, total, reserved: 0, free, used };
+        // SAFETY: as above.
+        unsafe { write(to, shown) };
     }
     code
 }

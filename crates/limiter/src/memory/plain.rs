@@ -125,7 +125,7 @@ unsafe fn free(call: impl Fn() -> Code, address: DevicePtr) -> Code {
     if tenant.kept.get(name).is_some() {
         return ground::given_back(tenant, name, call);
     }
-    let code = call();
+    let code = tenant.pools.given_back(tenant, address, call);
     if code == SUCCESS {
         // Not one of ours by address: it is of a pool or of a graph.
         super::settle(tenant);

@@ -4,116 +4,60 @@
 //! cause at least is booked; afterwards, and whenever the pool may have shrunk, the books follow what the
 //! driver says. Pools of the host do not count, and are passed through.
 
-use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use caps::Kind;
+use caps::OverCap;
 
-use super::amount::{Amount, blocks};
 use super::ground::{self, capped, given};
 use super::kept::Name;
+use super::own;
+use super::pools::figure;
 use crate::abi::{
-    Code, Device, DevicePtr, Handle, NOT_FOUND, OUT_OF_MEMORY, Placed, SUCCESS, read,
+    Code, Device, DevicePtr, Handle, Location, NOT_FOUND, OUT_OF_MEMORY, Placed, SUCCESS, read,
 };
 use crate::entry::hooks::hooks;
 use crate::tenant::{Gpu, Tenant};
 use crate::{compute, driver};
 
-/// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
-const RESERVED: c_int = 5;
-/// `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`.
-const USED: c_int = 7;
+/// `CU_MEMPOOL_ATTR_ALLOCATION_TYPE`.
+const ALLOCATION: c_int = 9;
+/// `CU_MEMPOOL_ATTR_LOCATION_ID`.
+const PLACE: c_int = 11;
+/// `CU_MEMPOOL_ATTR_LOCATION_TYPE`.
+const PLACE_KIND: c_int = 12;
+/// `CU_MEM_ALLOCATION_TYPE_MANAGED`.
+const MANAGED: u64 = 2;
 /// Stream handles up to this one stand for the thread's GPU (legacy and per-thread streams).
 const STREAMS_WITHOUT_GPU: usize = 2;
+/// `CU_STREAM_PER_THREAD`: what stream 0 means in the forms of functions for the thread's own stream.
+const OWN_STREAM: usize = 2;
 
 hooks! { NOT_FOUND;
     fn allocate(to: *mut DevicePtr, bytes: usize, stream: Handle) as "cuMemAllocAsync":
-        cuMemAllocAsync 11020, cuMemAllocAsync_ptsz 11020 per_thread;
+        cuMemAllocAsync 11020;
+    fn allocate_own(to: *mut DevicePtr, bytes: usize, stream: Handle) as "cuMemAllocAsync":
+        cuMemAllocAsync_ptsz 11020 per_thread;
     fn allocate_from(
         to: *mut DevicePtr, bytes: usize, pool: Handle, stream: Handle
     ) as "cuMemAllocFromPoolAsync":
-        cuMemAllocFromPoolAsync 11020, cuMemAllocFromPoolAsync_ptsz 11020 per_thread;
+        cuMemAllocFromPoolAsync 11020;
+    fn allocate_from_own(
+        to: *mut DevicePtr, bytes: usize, pool: Handle, stream: Handle
+    ) as "cuMemAllocFromPoolAsync":
+        cuMemAllocFromPoolAsync_ptsz 11020 per_thread;
     fn free(address: DevicePtr, stream: Handle) as "cuMemFreeAsync":
-        cuMemFreeAsync 11020, cuMemFreeAsync_ptsz 11020 per_thread;
+        cuMemFreeAsync 11020;
+    fn free_own(address: DevicePtr, stream: Handle) as "cuMemFreeAsync":
+        cuMemFreeAsync_ptsz 11020 per_thread;
     fn create(to: *mut Handle, properties: *const Placed) as "cuMemPoolCreate":
         cuMemPoolCreate 11020;
     fn destroy(pool: Handle) as "cuMemPoolDestroy": cuMemPoolDestroy 11020;
     fn trim(pool: Handle, keep: usize) as "cuMemPoolTrimTo": cuMemPoolTrimTo 11020;
 }
 
-/// A pool of a GPU: which, and what is booked for it in bytes.
-#[derive(Clone, Copy)]
-struct Pool {
-    device: Device,
-    booked: u64,
-}
-
-/// The pools of the process, by handle.
-#[derive(Default)]
-pub(crate) struct Pools {
-    known: Mutex<BTreeMap<usize, Pool>>,
-    /// Whether any has ever been allocated from.
-    used: AtomicBool,
-}
-
-impl Pools {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Pool>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Makes the books follow what the driver says that the pools have reserved.
-    pub(crate) fn settle(&self, tenant: &Tenant) {
-        if self.used.load(Ordering::Relaxed) {
-            for (handle, pool) in self.lock().iter_mut() {
-                if let Some(gpu) = tenant.gpu(pool.device) {
-                    follow(gpu, *handle, pool);
-                }
-            }
-        }
-    }
-
-    /// Lets the pools of a GPU give back what they do not use; whether there are any.
-    pub(crate) fn trim(&self, gpu: &Gpu) -> bool {
-        if !self.used.load(Ordering::Relaxed) || compute::any_capturing() {
-            return false;
-        }
-        let mut known = self.lock();
-        let mut any = false;
-        for (handle, pool) in known.iter_mut().filter(|(_, pool)| pool.device == gpu.device) {
-            trim_unused(gpu, *handle, pool);
-            any = true;
-        }
-        any
-    }
-}
-
-fn as_handle(handle: usize) -> Handle {
-    std::ptr::with_exposed_provenance_mut(handle)
-}
-
-/// A figure of a pool; `None` if the driver does not know the pool any more.
-fn figure(handle: usize, attribute: c_int) -> Option<u64> {
-    let mut value = 0;
-    // SAFETY: a place of ours. A pool that is gone is an error that the driver reports.
-    let code = unsafe { driver::pool_attribute(as_handle(handle), attribute, &raw mut value) };
-    (code == SUCCESS).then_some(value)
-}
-
-/// Books what the pool has reserved now.
-fn follow(gpu: &Gpu, handle: usize, pool: &mut Pool) {
-    let reserved = figure(handle, RESERVED).unwrap_or(0);
-    gpu.settle(Kind::Pool, pool.booked, reserved);
-    pool.booked = reserved;
-}
-
-fn trim_unused(gpu: &Gpu, handle: usize, pool: &mut Pool) {
-    if let Some(used) = figure(handle, USED) {
-        // SAFETY: a pool that the driver has just known.
-        unsafe { driver::trim_pool(as_handle(handle), used as usize) };
-    }
-    follow(gpu, handle, pool);
+/// The stream that a call names in its form for the thread's own stream.
+fn own_stream(stream: Handle) -> Handle {
+    if stream.is_null() { std::ptr::without_provenance_mut(OWN_STREAM) } else { stream }
 }
 
 /// The GPU of a stream; that of the thread's context if the stream has none of its own.
@@ -143,11 +87,18 @@ unsafe fn allocate(
     if unsafe { driver::current_pool(&raw mut pool, gpu.device) } != SUCCESS {
         return call();
     }
-    grow(tenant, gpu, pool.expose_provenance(), bytes as u64, || {
-        let code = call();
-        // SAFETY: the driver has written it.
-        (code, if code == SUCCESS { unsafe { read(to) } } else { None }, stream)
-    })
+    // SAFETY: the caller's.
+    unsafe { grow(tenant, gpu, pool.expose_provenance(), (to, bytes), stream, call) }
+}
+
+unsafe fn allocate_own(
+    call: impl Fn() -> Code,
+    to: *mut DevicePtr,
+    bytes: usize,
+    stream: Handle,
+) -> Code {
+    // SAFETY: the caller's.
+    unsafe { allocate(call, to, bytes, own_stream(stream)) }
 }
 
 unsafe fn allocate_from(
@@ -160,18 +111,30 @@ unsafe fn allocate_from(
     if compute::capturing(stream) {
         return call();
     }
-    let (tenant, gpu) = given!(ground::found(|tenant| device_of_pool(tenant, pool)), call);
-    grow(tenant, gpu, pool.expose_provenance(), bytes as u64, || {
-        let code = call();
-        // SAFETY: the driver has written it.
-        (code, if code == SUCCESS { unsafe { read(to) } } else { None }, stream)
-    })
+    let ground = ground::found(|tenant| device_of_pool(tenant, pool, stream));
+    let (tenant, gpu) = given!(ground, call);
+    // SAFETY: the caller's.
+    unsafe { grow(tenant, gpu, pool.expose_provenance(), (to, bytes), stream, call) }
 }
 
-/// The GPU of a pool: one that the process has made, or the GPU's own; `None` for pools of the host.
-fn device_of_pool(tenant: &Tenant, pool: Handle) -> Option<Device> {
-    if let Some(known) = tenant.pools.lock().get(&pool.expose_provenance()) {
-        return Some(known.device);
+unsafe fn allocate_from_own(
+    call: impl Fn() -> Code,
+    to: *mut DevicePtr,
+    bytes: usize,
+    pool: Handle,
+    stream: Handle,
+) -> Code {
+    // SAFETY: the caller's.
+    unsafe { allocate_from(call, to, bytes, pool, own_stream(stream)) }
+}
+
+/// The GPU that a pool takes memory of; `None` for pools of the host. Of a pool that is not known the
+/// driver is asked (since CUDA 13); what it does not tell, and managed memory of no place, is the
+/// stream's GPU's.
+fn device_of_pool(tenant: &Tenant, pool: Handle, stream: Handle) -> Option<Device> {
+    let handle = pool.expose_provenance();
+    if let Some(place) = tenant.pools.place_of(handle) {
+        return place.or_else(|| is_managed(handle).then(|| device_of(stream)).flatten());
     }
     let own = |gpu: &&Gpu| {
         let mut own = std::ptr::null_mut();
@@ -179,55 +142,60 @@ fn device_of_pool(tenant: &Tenant, pool: Handle) -> Option<Device> {
         let code = unsafe { driver::default_pool(&raw mut own, gpu.device) };
         code == SUCCESS && own == pool
     };
-    tenant.gpus().find(own).map(|gpu| gpu.device)
+    if let Some(gpu) = tenant.gpus().find(own) {
+        return Some(gpu.device);
+    }
+    // Both figures are numbers of 32 bits.
+    match figure(handle, PLACE_KIND).zip(figure(handle, PLACE)) {
+        Some((kind, id)) => match Location::of(kind as c_int, id as c_int).device() {
+            None if is_managed(handle) => device_of(stream),
+            place => place,
+        },
+        None => device_of(stream),
+    }
+}
+
+fn is_managed(pool: usize) -> bool {
+    figure(pool, ALLOCATION) == Some(MANAGED)
 }
 
 /// An allocation from a pool: books the growth, calls, and follows what has become of the pool.
-///
-/// * `call` — the code, and on success the address and the stream.
-fn grow(
+unsafe fn grow(
     tenant: &Tenant,
     gpu: &Gpu,
     handle: usize,
-    bytes: u64,
-    call: impl Fn() -> (Code, Option<DevicePtr>, Handle),
+    (to, bytes): (*mut DevicePtr, usize),
+    stream: Handle,
+    call: impl Fn() -> Code,
 ) -> Code {
-    tenant.pools.used.store(true, Ordering::Relaxed);
-    let mut known = tenant.pools.lock();
-    let pool = known.entry(handle).or_insert(Pool { device: gpu.device, booked: 0 });
-    follow(gpu, handle, pool);
-    if let Err(first) = book_growth(gpu, handle, pool, bytes) {
-        drop(known);
+    let (pools, bytes) = (&tenant.pools, bytes as u64);
+    own::look_if_due(gpu);
+    let known = pools.known(handle, gpu.device);
+    if let Err(first) = pools.book_growth(tenant, gpu, known, bytes) {
         // Others' pools too may have what they do not use.
-        tenant.pools.trim(gpu);
-        known = tenant.pools.lock();
-        let pool = known.entry(handle).or_insert(Pool { device: gpu.device, booked: 0 });
-        if let Err(over) = book_growth(gpu, handle, pool, bytes) {
-            gpu.note_over(caps::OverCap { asked: first.asked.max(bytes), ..over });
+        pools.trim(tenant, gpu);
+        own::look_again(gpu);
+        if let Err(over) = pools.book_growth(tenant, gpu, known, bytes) {
+            gpu.note_over(OverCap { asked: first.asked.max(bytes), ..over });
             return OUT_OF_MEMORY;
         }
     }
-    let (code, address, stream) = call();
-    let Some(pool) = known.get_mut(&handle) else { return code };
-    follow(gpu, handle, pool);
+    let code = call();
     if code == OUT_OF_MEMORY {
         gpu.note_full(bytes);
     }
-    let Some(address) = address.filter(|_| gpu.is_over()) else { return code };
-    // The pool has taken more than was asked for, and that was too much.
-    // SAFETY: allocated above, and nobody knows it yet.
-    unsafe { driver::free_async(address, stream) };
-    trim_unused(gpu, handle, pool);
-    OUT_OF_MEMORY
-}
-
-/// Books by how much the pool must grow at least.
-fn book_growth(gpu: &Gpu, handle: usize, pool: &mut Pool, bytes: u64) -> Result<(), caps::OverCap> {
-    let used = figure(handle, USED).unwrap_or(0);
-    let need = blocks(used.saturating_add(bytes)).saturating_sub(pool.booked);
-    gpu.reserve(Kind::Pool, Amount::Own(need))?;
-    pool.booked = pool.booked.saturating_add(need);
-    Ok(())
+    // SAFETY: the driver has written it.
+    let address = if code == SUCCESS { unsafe { read(to) } } else { None };
+    pools.has_come(tenant, known, bytes, address);
+    let Some(address) = address else { return code };
+    if gpu.is_over() {
+        // The pool has taken more than was asked for, and that was too much.
+        // SAFETY: allocated above, and nobody knows it yet.
+        pools.given_back(tenant, address, || unsafe { driver::free_async(address, stream) });
+        pools.trim_unused(tenant, known);
+        return OUT_OF_MEMORY;
+    }
+    code
 }
 
 unsafe fn free(call: impl Fn() -> Code, address: DevicePtr, stream: Handle) -> Code {
@@ -236,7 +204,14 @@ unsafe fn free(call: impl Fn() -> Code, address: DevicePtr, stream: Handle) -> C
     }
     let tenant = capped!(call);
     // Memory of a pool stays the pool's until a wait; plain memory may be freed this way too.
-    ground::given_back(tenant, Name::Address(address), call)
+    ground::given_back(tenant, Name::Address(address), || {
+        tenant.pools.given_back(tenant, address, &call)
+    })
+}
+
+unsafe fn free_own(call: impl Fn() -> Code, address: DevicePtr, stream: Handle) -> Code {
+    // SAFETY: the caller's.
+    unsafe { free(call, address, own_stream(stream)) }
 }
 
 unsafe fn create(call: impl Fn() -> Code, to: *mut Handle, properties: *const Placed) -> Code {
@@ -244,28 +219,15 @@ unsafe fn create(call: impl Fn() -> Code, to: *mut Handle, properties: *const Pl
     let code = call();
     // SAFETY: the driver has read and written them.
     let (pool, properties) = unsafe { (read(to), read(properties)) };
-    if let (SUCCESS, Some(pool), Some(properties)) = (code, pool, properties)
-        && let Some(device) = properties.location.device()
-    {
-        tenant.pools.lock().insert(pool.expose_provenance(), Pool { device, booked: 0 });
+    if let (SUCCESS, Some(pool), Some(properties)) = (code, pool, properties) {
+        tenant.pools.made(pool.expose_provenance(), properties.location.device());
     }
     code
 }
 
 unsafe fn destroy(call: impl Fn() -> Code, pool: Handle) -> Code {
     let tenant = capped!(call);
-    let before = tenant.pools.lock().remove(&pool.expose_provenance());
-    let code = call();
-    let Some(before) = before else { return code };
-    if code == SUCCESS {
-        // What is still in use goes when it is freed, but nobody can ask the pool any more.
-        if let Some(gpu) = tenant.gpu(before.device) {
-            gpu.settle(Kind::Pool, before.booked, 0);
-        }
-    } else {
-        tenant.pools.lock().insert(pool.expose_provenance(), before);
-    }
-    code
+    tenant.pools.destroyed(tenant, pool.expose_provenance(), call)
 }
 
 unsafe fn trim(call: impl Fn() -> Code, _pool: Handle, _keep: usize) -> Code {

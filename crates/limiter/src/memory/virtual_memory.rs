@@ -4,8 +4,10 @@
 //! pieces that lie on a GPU count; the id of any other place may be anything.
 //!
 //! A piece that was imported is looked at when it is first mapped, for its size is not known earlier. If
-//! the tenant has exported a piece of that size it is the same one and counts at its exporter; handles
-//! of the system carry nothing by which it could be known better.
+//! the tenant has exported a piece of that size it is taken for the same one, which the longest holder
+//! pays: handles of the system carry nothing by which it could be known better.
+//!
+//! No lock is held over a call of the driver: what a call is about is held fast by a count instead.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -14,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use caps::Kind;
 
 use super::amount::Amount;
-use super::external::size_key;
+use super::external;
 use super::ground::{self, booked, capped, given, reserve};
 use crate::abi::{AllocationProperties, Code, Device, DevicePtr, NOT_FOUND, Placed, SUCCESS, read};
 use crate::driver;
@@ -50,6 +52,17 @@ struct Piece {
     bytes: u64,
     handles: u32,
     mappings: u32,
+    /// Calls under way that are about it.
+    calls: u32,
+    /// What it is known by to other processes of the tenant; 0 if to none.
+    key: u64,
+}
+
+impl Piece {
+    fn with_handle(device: Device, kind: Kind, bytes: u64) -> Self {
+        let (booked, handles) = (bytes, 1);
+        Self { device, kind, booked, bytes, handles, mappings: 0, calls: 0, key: 0 }
+    }
 }
 
 /// The pieces of the process.
@@ -61,7 +74,8 @@ pub(crate) struct Pieces(Mutex<Table>);
 struct Table {
     last: u64,
     pieces: BTreeMap<u64, Piece>,
-    handles: BTreeMap<u64, u64>,
+    /// By handle: the piece, and how many times the handle was given.
+    handles: BTreeMap<u64, (u64, u32)>,
     /// By address: bytes and piece.
     mappings: BTreeMap<DevicePtr, (u64, u64)>,
 }
@@ -76,22 +90,80 @@ impl Table {
     fn add(&mut self, handle: u64, piece: Piece) {
         self.last = self.last.saturating_add(1);
         self.pieces.insert(self.last, piece);
-        self.handles.insert(handle, self.last);
+        self.handles.insert(handle, (self.last, 1));
+    }
+
+    /// A handle is given, perhaps once more.
+    fn give(&mut self, handle: u64, number: u64) {
+        let given = self.handles.entry(handle).or_insert((number, 0));
+        *given = match *given {
+            (known, times) if known == number => (number, times.saturating_add(1)),
+            // The driver gives the number of another piece's handle only if that has gone.
+            _ => (number, 1),
+        };
+        if let Some(piece) = self.pieces.get_mut(&number) {
+            piece.handles = piece.handles.saturating_add(1);
+        }
+    }
+
+    /// A handle is taken back once.
+    fn take(&mut self, handle: u64, number: u64) {
+        if let Some(given) = self.handles.get_mut(&handle).filter(|given| given.0 == number) {
+            given.1 = given.1.saturating_sub(1);
+            if given.1 == 0 {
+                self.handles.remove(&handle);
+            }
+        }
+        if let Some(piece) = self.pieces.get_mut(&number) {
+            piece.handles = piece.handles.saturating_sub(1);
+        }
     }
 
     fn by_handle(&mut self, handle: u64) -> Option<&mut Piece> {
-        self.pieces.get_mut(self.handles.get(&handle)?)
+        self.pieces.get_mut(&self.handles.get(&handle)?.0)
+    }
+
+    /// Holds a piece fast while a call is about it; its number.
+    fn hold(&mut self, handle: u64) -> Option<u64> {
+        let (number, _) = *self.handles.get(&handle)?;
+        let piece = self.pieces.get_mut(&number)?;
+        piece.calls = piece.calls.saturating_add(1);
+        Some(number)
+    }
+
+    /// Lets it go, with what the call has changed.
+    fn let_go(&mut self, tenant: &Tenant, number: u64, change: impl FnOnce(&mut Piece)) {
+        if let Some(piece) = self.pieces.get_mut(&number) {
+            piece.calls = piece.calls.saturating_sub(1);
+            change(piece);
+        }
+        self.sweep(tenant, number);
     }
 
     /// Ends a piece that nothing refers to.
     fn sweep(&mut self, tenant: &Tenant, number: u64) {
-        let Some(piece) = self.pieces.get(&number).copied() else { return };
-        if piece.handles == 0 && piece.mappings == 0 {
-            self.pieces.remove(&number);
-            if let Some(gpu) = tenant.gpu(piece.device) {
-                gpu.release(piece.kind, Amount::Own(piece.booked));
-            }
+        let idle = |piece: &&Piece| piece.handles == 0 && piece.mappings == 0 && piece.calls == 0;
+        let Some(piece) = self.pieces.get(&number).filter(idle).copied() else { return };
+        self.pieces.remove(&number);
+        let Some(gpu) = tenant.gpu(piece.device) else { return };
+        if piece.key != 0 && self.pass_on(piece) {
+            return;
         }
+        if piece.key != 0 {
+            gpu.close(piece.key);
+        }
+        gpu.release(piece.kind, Amount::Own(piece.booked));
+        gpu.note_opened(0, piece.bytes.saturating_sub(piece.booked));
+    }
+
+    /// What this process has exported it may have imported itself, and not yet looked at: then the memory is
+    /// still there, and goes on to that. Whether there is such.
+    fn pass_on(&mut self, piece: Piece) -> bool {
+        let unseen = |other: &&mut Piece| other.bytes == 0 && other.device == piece.device;
+        let Some(heir) = self.pieces.values_mut().find(unseen) else { return false };
+        let (kind, booked, bytes, key) = (piece.kind, piece.booked, piece.bytes, piece.key);
+        *heir = Piece { kind, booked, bytes, key, ..*heir };
+        true
     }
 
     /// The piece that is mapped at an address.
@@ -115,28 +187,29 @@ unsafe fn create(
     let code = booked(tenant, gpu, kind, Amount::Own(bytes), call);
     // SAFETY: the driver has written it.
     if let (SUCCESS, Some(handle)) = (code, unsafe { read(to) }) {
-        let device = gpu.device;
-        let piece = Piece { device, kind, booked: bytes, bytes, handles: 1, mappings: 0 };
-        tenant.pieces.lock().add(handle, piece);
+        tenant.pieces.lock().add(handle, Piece::with_handle(gpu.device, kind, bytes));
     }
     code
 }
 
 unsafe fn release(call: impl Fn() -> Code, handle: u64) -> Code {
     let tenant = capped!(call);
-    // Held over the call: afterwards the number may be another piece's.
-    let mut table = tenant.pieces.lock();
-    let code = call();
-    let Some(number) = table.handles.get(&handle).copied().filter(|_| code == SUCCESS) else {
-        return code;
-    };
-    if let Some(piece) = table.pieces.get_mut(&number) {
-        piece.handles = piece.handles.saturating_sub(1);
-        if piece.handles == 0 {
-            table.handles.remove(&handle);
+    // Before the call: afterwards the number may be another piece's.
+    let number = {
+        let mut table = tenant.pieces.lock();
+        let number = table.hold(handle);
+        if let Some(number) = number {
+            table.take(handle, number);
         }
+        number
+    };
+    let Some(number) = number else { return call() };
+    let code = call();
+    let mut table = tenant.pieces.lock();
+    if code != SUCCESS {
+        table.give(handle, number);
     }
-    table.sweep(tenant, number);
+    table.let_go(tenant, number, |_| ());
     code
 }
 
@@ -149,48 +222,67 @@ unsafe fn map(
     _flags: u64,
 ) -> Code {
     let tenant = capped!(call);
+    let Some(number) = tenant.pieces.lock().hold(handle) else { return call() };
+    let code = match look_at(tenant, number, bytes as u64) {
+        Ok(()) => call(),
+        Err(code) => code,
+    };
     let mut table = tenant.pieces.lock();
-    let Some(piece) = table.by_handle(handle) else { return call() };
-    if piece.bytes == 0
-        && let Err(code) = look_at(tenant, piece, bytes as u64)
-    {
-        return code;
-    }
-    let code = call();
     if code == SUCCESS {
-        piece.mappings = piece.mappings.saturating_add(1);
-        if let Some(number) = table.handles.get(&handle).copied() {
-            table.mappings.insert(address, (bytes as u64, number));
-        }
+        table.mappings.insert(address, (bytes as u64, number));
     }
+    let more = u32::from(code == SUCCESS);
+    table.let_go(tenant, number, |piece| piece.mappings = piece.mappings.saturating_add(more));
     code
 }
 
-/// Books an imported piece if nobody of the tenant has it in the books.
-fn look_at(tenant: &Tenant, piece: &mut Piece, bytes: u64) -> Result<(), Code> {
-    let Some(gpu) = tenant.gpu(piece.device) else { return Ok(()) };
-    if !gpu.exported(size_key(bytes)) {
-        reserve(tenant, gpu, piece.kind, Amount::Own(bytes))?;
-        piece.booked = bytes;
+/// Books an imported piece, whose size is known now, if nobody of the tenant has it in the books.
+fn look_at(tenant: &Tenant, number: u64, bytes: u64) -> Result<(), Code> {
+    let Some(mut piece) = tenant.pieces.lock().pieces.get(&number).copied() else { return Ok(()) };
+    let Some(gpu) = tenant.gpu(piece.device).filter(|_| piece.bytes == 0) else { return Ok(()) };
+    match external::open(gpu, bytes) {
+        Some(key) => piece.key = key,
+        None => {
+            reserve(tenant, gpu, piece.kind, Amount::Own(bytes))?;
+            piece.booked = bytes;
+        }
     }
     piece.bytes = bytes;
+    let mut table = tenant.pieces.lock();
+    match table.pieces.get_mut(&number) {
+        Some(place) if place.bytes == 0 => {
+            *place = Piece { booked: piece.booked, bytes, key: piece.key, ..*place };
+            gpu.note_opened(bytes.saturating_sub(piece.booked), 0);
+        }
+        // Another thread was as quick.
+        _ => {
+            if piece.key != 0 {
+                gpu.close(piece.key);
+            }
+            gpu.release(piece.kind, Amount::Own(piece.booked));
+        }
+    }
     Ok(())
 }
 
 unsafe fn unmap(call: impl Fn() -> Code, address: DevicePtr, bytes: usize) -> Code {
     let tenant = capped!(call);
+    // Before the call: afterwards the addresses may be another mapping's.
+    let range = address..address.saturating_add(bytes as u64);
     let mut table = tenant.pieces.lock();
+    let gone: Vec<_> = table.mappings.extract_if(range, |_, _| true).collect();
+    drop(table);
     let code = call();
-    if code == SUCCESS {
-        let range = address..address.saturating_add(bytes as u64);
-        let gone: Vec<u64> =
-            table.mappings.extract_if(range, |_, _| true).map(|(_, (_, number))| number).collect();
-        for number in gone {
-            if let Some(piece) = table.pieces.get_mut(&number) {
-                piece.mappings = piece.mappings.saturating_sub(1);
-            }
-            table.sweep(tenant, number);
+    let mut table = tenant.pieces.lock();
+    for (address, (bytes, number)) in gone {
+        if code != SUCCESS {
+            table.mappings.entry(address).or_insert((bytes, number));
+            continue;
         }
+        if let Some(piece) = table.pieces.get_mut(&number) {
+            piece.mappings = piece.mappings.saturating_sub(1);
+        }
+        table.sweep(tenant, number);
     }
     code
 }
@@ -204,12 +296,13 @@ unsafe fn export(
 ) -> Code {
     let tenant = capped!(call);
     let code = call();
-    let piece = tenant.pieces.lock().by_handle(handle).copied();
-    if let (SUCCESS, Some(piece)) = (code, piece)
+    let mut table = tenant.pieces.lock();
+    if let (SUCCESS, Some(piece)) = (code, table.by_handle(handle))
         && piece.booked > 0
+        && piece.key == 0
         && let Some(gpu) = tenant.gpu(piece.device)
     {
-        gpu.export(size_key(piece.bytes), piece.bytes);
+        piece.key = external::export(gpu, piece.bytes);
     }
     code
 }
@@ -224,26 +317,33 @@ unsafe fn import(call: impl Fn() -> Code, to: *mut u64, _from: *mut c_void, _kin
     let known = unsafe { driver::allocation_properties(&raw mut properties, handle) } == SUCCESS;
     let device = properties.placed.location.device().filter(|_| known);
     let mut table = tenant.pieces.lock();
-    if let Some(piece) = table.by_handle(handle) {
-        piece.handles = piece.handles.saturating_add(1);
+    if let Some((number, _)) = table.handles.get(&handle).copied() {
+        table.give(handle, number);
     } else if let Some(device) = device {
-        let kind = Kind::Imported;
-        table.add(handle, Piece { device, kind, booked: 0, bytes: 0, handles: 1, mappings: 0 });
+        table.add(handle, Piece::with_handle(device, Kind::Imported, 0));
     }
     code
 }
 
 unsafe fn retain(call: impl Fn() -> Code, to: *mut u64, address: *mut c_void) -> Code {
     let tenant = capped!(call);
-    let mut table = tenant.pieces.lock();
-    let code = call();
-    let number = table.mapped_at(address.addr() as u64);
-    // SAFETY: the driver has written it.
-    if let (SUCCESS, Some(handle), Some(number)) = (code, unsafe { read(to) }, number) {
-        table.handles.insert(handle, number);
-        if let Some(piece) = table.pieces.get_mut(&number) {
-            piece.handles = piece.handles.saturating_add(1);
+    let number = {
+        let mut table = tenant.pieces.lock();
+        let number = table.mapped_at(address.addr() as u64);
+        if let Some(piece) = number.and_then(|number| table.pieces.get_mut(&number)) {
+            piece.calls = piece.calls.saturating_add(1);
         }
+        number
+    };
+    let code = call();
+    let Some(number) = number else { return code };
+    let mut table = tenant.pieces.lock();
+    // SAFETY: the driver has written it.
+    if let (SUCCESS, Some(handle)) = (code, unsafe { read(to) }) {
+        // Another piece may have been mapped there meanwhile; a handle that is known tells which.
+        let given = table.handles.get(&handle).map_or(number, |(known, _)| *known);
+        table.give(handle, given);
     }
+    table.let_go(tenant, number, |_| ());
     code
 }

@@ -4,7 +4,7 @@ mod gpu;
 mod phase;
 
 pub(crate) use gpu::Gpu;
-pub(crate) use phase::{begin, now};
+pub(crate) use phase::{begin, has_begun, now};
 
 use std::ffi::{CString, c_int};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use caps::{Caps, GpuCaps, Ledger, ProcessId, Source, Standing, Which};
 
 use crate::abi::{Code, Device, OPERATING_SYSTEM, SUCCESS};
 use crate::memory::kept::Kept;
-use crate::memory::pool::Pools;
+use crate::memory::pools::Pools;
 use crate::memory::virtual_memory::Pieces;
 use crate::{driver, log};
 
@@ -39,6 +39,8 @@ pub(crate) enum Place {
 
 /// The calling process as one of its tenant's. Lives until the process ends.
 pub(crate) struct Tenant {
+    /// Its name.
+    pub(crate) name: String,
     /// By the number that CUDA gives the GPU.
     places: Vec<Place>,
     /// What the process holds, by address or handle.
@@ -80,6 +82,7 @@ impl Tenant {
             places.push(place(&caps, &source, own, ordinal)?);
         }
         Ok(Some(Self {
+            name: caps.tenant,
             places,
             kept: Kept::default(),
             pools: Pools::default(),
@@ -137,9 +140,14 @@ pub(crate) fn ledger_path(given: &GpuCaps, name: &str) -> PathBuf {
         Which::Uuid(uuid) => uuid,
         Which::Ordinal(_) | Which::Any => name,
     };
-    match given.ledger.to_str() {
+    for_gpu(&given.ledger, name)
+}
+
+/// A file's name with that of a GPU in the place of `{gpu}`.
+pub(crate) fn for_gpu(path: &Path, name: &str) -> PathBuf {
+    match path.to_str() {
         Some(text) => PathBuf::from(text.replace("{gpu}", name)),
-        None => given.ledger.clone(),
+        None => path.to_owned(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::hint;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use super::{Now, Tenant, devices};
 use crate::abi::Code;
@@ -21,6 +21,8 @@ const CAPPED: u32 = 4;
 static PHASE: AtomicU32 = AtomicU32::new(BEFORE);
 static TENANT: AtomicPtr<Tenant> = AtomicPtr::new(null_mut());
 static REFUSAL: AtomicI32 = AtomicI32::new(0);
+/// The thread that reads, by `pthread_self`; 0 for none.
+static READER: AtomicUsize = AtomicUsize::new(0);
 
 /// How the process stands to caps now.
 #[inline]
@@ -30,6 +32,11 @@ pub(crate) fn now() -> Now {
         FREE => Now::Free,
         _ => decided(),
     }
+}
+
+/// Whether it is known how the process stands to caps, for as long as it lives.
+pub(crate) fn has_begun() -> bool {
+    PHASE.load(Ordering::Acquire) > READING
 }
 
 fn capped() -> Now {
@@ -64,6 +71,8 @@ pub(crate) fn begin() -> Result<(), Code> {
     loop {
         match PHASE.compare_exchange(BEFORE, READING, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => break,
+            // The driver has called the program back (a profiler's function), and that the driver again.
+            Err(READING) if READER.load(Ordering::Relaxed) == this_thread() => return Ok(()),
             Err(READING) => {
                 hint::spin_loop();
                 std::thread::yield_now();
@@ -72,6 +81,7 @@ pub(crate) fn begin() -> Result<(), Code> {
             Err(_) => return Ok(()),
         }
     }
+    READER.store(this_thread(), Ordering::Relaxed);
     let (phase, result) = match Tenant::load() {
         Ok(None) => (FREE, Ok(())),
         Ok(Some(tenant)) => {
@@ -83,8 +93,14 @@ pub(crate) fn begin() -> Result<(), Code> {
             (REFUSED, Err(code))
         }
     };
+    READER.store(0, Ordering::Relaxed);
     PHASE.store(phase, Ordering::Release);
     result
+}
+
+fn this_thread() -> usize {
+    // SAFETY: asks for nothing but a number.
+    unsafe { libc::pthread_self() as usize }
 }
 
 /// Registers [`forked`], once.
@@ -100,5 +116,6 @@ fn watch_forks() {
 /// by threads that it has not, so it is left alone and made anew if the driver lets the process begin.
 unsafe extern "C" fn forked() {
     TENANT.store(null_mut(), Ordering::Relaxed);
+    READER.store(0, Ordering::Relaxed);
     PHASE.store(BEFORE, Ordering::Release);
 }

@@ -2,6 +2,8 @@
  * `s`, `t` are slots in which addresses and handles are kept; amounts are bytes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +17,22 @@ static Word slot[SLOTS], size[SLOTS];
 
 static void *driver, *management;
 
+/* By the way of the CUDA runtime: the name without version, for CUDA 12.4. */
+static void *by_address(const char *name) {
+    char base[128];
+    void *at = NULL;
+    int status = 0;
+    int (*get)(const char *, void **, int, Word, int *) = dlsym(driver, "cuGetProcAddress_v2");
+    snprintf(base, sizeof base, "%s", strcmp(name, "cuGraphInstantiateWithFlags") ? name : "cuGraphInstantiate");
+    char *version = strstr(base, "_v");
+    if (version) *version = 0;
+    if (get(base, &at, 12040, 0, &status) || status) fprintf(stderr, "%s has no address\n", base), exit(3);
+    return at;
+}
+
 static void *function(const char *name) {
+    /* Functions that make contexts take other arguments in their newest forms. */
+    if (!strncmp(name, "cu", 2) && strncmp(name, "cuCtx", 5) && getenv("TOLD_BY_ADDRESS")) return by_address(name);
     void *library = strncmp(name, "nvml", 4) ? driver : management;
     void *at = dlsym(library, name);
     if (!at) fprintf(stderr, "%s is not there\n", name), exit(3);
@@ -70,7 +87,9 @@ static int make_graph(Word s, Word bytes) {
     int code = CALL("cuGraphCreate", &graph, 0);
     if (!code) code = CALL("cuGraphAddMemAllocNode", &first, graph, NULL, (Word)0, &node);
     if (!code) code = CALL("cuGraphAddMemFreeNode", &last, graph, &first, (Word)1, node.at);
-    return code ? code : CALL("cuGraphInstantiateWithFlags", &slot[s], graph, (Word)0);
+    /* A form with other arguments would take the flag for a place to write to. */
+    Word flags = getenv("TOLD_BY_ADDRESS") ? 1 : 0;
+    return code ? code : CALL("cuGraphInstantiateWithFlags", &slot[s], graph, flags);
 }
 
 /* Allocates in a stream that is recorded. */
@@ -106,6 +125,18 @@ static int handle_file(Word s, const char *path, int write) {
     fclose(file);
     if (write || done != 1) return code;
     return ((int (*)(Word *, struct Handle, unsigned))function("cuIpcOpenMemHandle_v2"))(&slot[s], handle, 1);
+}
+
+/* A descriptor of another process: a piece of so many bytes. */
+static int import_piece(Word s, int pid, int theirs, Word bytes) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, theirs);
+    int file = open(path, O_RDWR);
+    if (file < 0) return -1;
+    size[s] = bytes;
+    int code = CALL("cuMemImportFromShareableHandle", &slot[s], (void *)(Word)file, 1);
+    close(file);
+    return code;
 }
 
 /* What a child gets that was made by a process which had begun. */
@@ -151,6 +182,38 @@ static int threads(Word count, Word times, Word *number) {
     return 0;
 }
 
+static Word beside_slot;
+static int beside_what, beside_over;
+
+static void *beside_thread(void *unused) {
+    Word at = 0;
+    void *again = NULL;
+    CALL("cuCtxSetCurrent", context);
+    if (beside_what == 1) CALL("cuMemAllocAsync", &at, (Word)8 << 20, NULL);
+    if (beside_what == 2) CALL("cuMemUnmap", slot[beside_slot], size[beside_slot]);
+    if (beside_what == 3) CALL("cuDevicePrimaryCtxRetain", &again, 0);
+    __atomic_store_n(&beside_over, 1, __ATOMIC_SEQ_CST);
+    return unused;
+}
+
+/* While a thread is in a slow call, this one does something else: whether it was over first. */
+static int beside(Word what, Word s, Word *number) {
+    pthread_t thread;
+    Word piece = 0, other = 0;
+    struct Properties properties = { 1, 1, 1, 0, NULL, 0 };
+    beside_what = (int)what, beside_slot = s, beside_over = 0;
+    pthread_create(&thread, NULL, beside_thread, NULL);
+    usleep(200000);
+    int code = 0;
+    if (what == 1) code = CALL("cuStreamSynchronize", NULL);
+    if (what == 1 && !code) code = CALL("cuMemAlloc_v2", &other, (Word)4 << 20);
+    if (what == 2) code = CALL("cuMemCreate", &piece, (Word)2 << 20, &properties, (Word)0);
+    if (what == 3) code = CALL("cuCtxCreate_v2", &other, 0, 0);
+    *number = !__atomic_load_n(&beside_over, __ATOMIC_SEQ_CST);
+    pthread_join(thread, NULL);
+    return code;
+}
+
 static int of_gpu(const char *what, Word *number) {
     void *device = NULL;
     Word figures[5] = { 40 | 2 << 24 };
@@ -166,6 +229,11 @@ static int of_gpu(const char *what, Word *number) {
     return code;
 }
 
+static void *in_driver(Word offset) {
+    struct link_map *map = NULL;
+    return dlinfo(driver, RTLD_DI_LINKMAP, &map) ? NULL : (void *)(map->l_addr + offset);
+}
+
 #define IS(name) (!strcmp(word, name))
 
 static int done(const char *word, Word a, Word b, Word c, Word d, const char *text, Word *number) {
@@ -176,15 +244,28 @@ static int done(const char *word, Word a, Word b, Word c, Word d, const char *te
     if (IS("release")) return CALL("cuDevicePrimaryCtxRelease_v2", 0);
     if (IS("reset")) return CALL("cuDevicePrimaryCtxReset_v2", 0);
     if (IS("retain")) return CALL("cuDevicePrimaryCtxRetain", &slot[s], 0);
+    if (IS("green")) return CALL("cuGreenCtxCreate", &slot[s], NULL, 0, 1);
+    if (IS("end-green")) return CALL("cuGreenCtxDestroy", slot[s]);
+    if (IS("green-context")) return CALL("cuCtxFromGreenCtx", &slot[s], slot[t]);
+    if (IS("heap")) return CALL("cuCtxSetLimit", 2, a);
+    if (IS("detach")) return CALL("cuCtxDetach", slot[s]);
     if (IS("context")) return CALL("cuCtxCreate_v2", &slot[s], 0, 0);
     if (IS("end-context")) return CALL("cuCtxDestroy_v2", slot[s]);
     if (IS("current")) return CALL("cuCtxSetCurrent", slot[s]);
     if (IS("alloc")) return CALL("cuMemAlloc_v2", &slot[s], b);
+    /* Past whoever stands before the driver: `c` is where the function lies in its file. */
+    if (IS("unseen")) return ((int (*)())in_driver(c))(&slot[s], b);
+    if (IS("unseen-free")) return ((int (*)())in_driver(c))(slot[s]);
     if (IS("alloc-pitch")) return CALL("cuMemAllocPitch_v2", &slot[s], &pitch, b, c, 4);
     if (IS("alloc-managed")) return CALL("cuMemAllocManaged", &slot[s], b, 1);
     if (IS("free")) return CALL("cuMemFree_v2", slot[s]);
     if (IS("alloc-async")) return CALL("cuMemAllocAsync", &slot[s], b, NULL);
     if (IS("alloc-pool")) return CALL("cuMemAllocFromPoolAsync", &slot[s], c, slot[t], NULL);
+    if (IS("alloc-own")) return CALL("cuMemAllocAsync_ptsz", &slot[s], b, NULL);
+    if (IS("default-pool")) {
+        struct { int kind, id; } place = { 1, 0 };
+        return CALL("cuMemGetDefaultMemPool", &slot[s], &place, 2);
+    }
     if (IS("free-async")) return CALL("cuMemFreeAsync", slot[s], NULL);
     if (IS("pool")) return make_pool(s);
     if (IS("end-pool")) return CALL("cuMemPoolDestroy", slot[s]);
@@ -217,9 +298,17 @@ static int done(const char *word, Word a, Word b, Word c, Word d, const char *te
     if (IS("trim-graphs")) return CALL("cuDeviceGraphMemTrim", 0);
     if (IS("module")) return CALL("cuModuleLoadData", &slot[s], ".entry k\n// hotpot-kernel k block_ns=1\n");
     if (IS("end-module")) return CALL("cuModuleUnload", slot[s]);
+    if (IS("export-piece")) {
+        int file = -1;
+        int code = CALL("cuMemExportToShareableHandle", &file, slot[s], 1, (Word)0);
+        *number = file;
+        return code;
+    }
+    if (IS("import-piece")) return import_piece(s, (int)b, (int)c, d);
     if (IS("export")) return handle_file(s, text, 1);
     if (IS("open")) return handle_file(s, text, 0);
     if (IS("close")) return CALL("cuIpcCloseMemHandle", slot[s]);
+    if (IS("beside")) return beside(a, t, number);
     if (IS("threads")) return threads(a, b, number);
     if (IS("fork")) return forked(a, number);
     if (IS("nvml")) return of_gpu(text, number);

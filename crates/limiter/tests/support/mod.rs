@@ -111,6 +111,8 @@ impl Stage {
         command.env("LD_LIBRARY_PATH", self.folder.join("lib"));
         command.env(MACHINE_VARIABLE, self.folder.as_os_str());
         command.env("HOTPOT_FAKE_CONTEXT_MIB", CONTEXT_MIB.to_string());
+        // Handles that are no more end the process, as they may with a real driver.
+        command.env("HOTPOT_FAKE_STRICT", "1");
         command
     }
 

@@ -9,6 +9,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use caps::turns::Board;
 use caps::{Caps, ComputeCap, GpuCaps, Ledger, Mapped, Which};
@@ -17,6 +18,9 @@ use caps::{Caps, ComputeCap, GpuCaps, Ledger, Mapped, Which};
 const CAPS_MODE: u32 = 0o444;
 /// Rights of the books: the tenant's processes write to them, and are its user's.
 const BOOKS_MODE: u32 = 0o600;
+
+/// A board that nobody names yet may be another process's that is about to.
+const BOARD_IS_NEW: Duration = Duration::from_secs(60);
 
 /// What cannot be written down.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +51,9 @@ pub struct Entry {
     pub memory_bytes: Option<u64>,
     /// Its part of the GPU's time; `None` for no cap.
     pub compute: Option<ComputeCap>,
+    /// What a context takes on this GPU, in bytes, where the limiter cannot measure it; `None` if that is
+    /// not known.
+    pub context_bytes: Option<u64>,
     /// Whether the limiter holds it. A tenant of whom it holds nothing has no files.
     pub limited: bool,
 }
@@ -146,7 +153,7 @@ impl Books {
         GpuCaps {
             gpu: Which::Uuid(entry.device.clone()),
             memory_bytes: entry.memory_bytes,
-            context_bytes: None,
+            context_bytes: entry.context_bytes,
             compute: entry.compute,
             ledger: self.ledger(&entry.who, &entry.device),
             board: entry.limited.then(|| self.board(&entry.gpu)),
@@ -196,8 +203,8 @@ pub(crate) fn forget(state: &Path, who: &str) -> Result<(), BooksError> {
     Ok(())
 }
 
-/// Removes the files of tenants that nobody knows any more: their runs ended before a start of the
-/// machine, or were killed in between.
+/// Removes the files of tenants that nobody knows any more, and the boards at which nobody sits: their runs
+/// ended before a start of the machine, or were killed in between.
 ///
 /// * `holders` — names those who hold something now; asked after the files were listed, as a holder is
 ///   known before it has files.
@@ -210,7 +217,10 @@ pub(crate) fn sweep<E>(
         entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
     };
     let runs = below(&state.join("caps"));
-    if runs.is_empty() {
+    let boards = fs::read_dir(state.join("boards")).into_iter().flatten().flatten();
+    let boards: Vec<PathBuf> =
+        boards.map(|entry| entry.path()).filter(|path| is_old(path)).collect();
+    if runs.is_empty() && boards.is_empty() {
         return Ok(());
     }
     let tenants = runs.iter().flat_map(|run| {
@@ -226,7 +236,25 @@ pub(crate) fn sweep<E>(
     for run in runs {
         let _others_are_there = fs::remove_dir(run);
     }
+    // A board serves the tenants of a GPU, whose caps name it.
+    let named: BTreeSet<PathBuf> = known.iter().flat_map(|folder| boards_of(folder)).collect();
+    for board in boards.into_iter().filter(|board| !named.contains(board)) {
+        let _ = fs::remove_file(board);
+    }
     Ok(())
+}
+
+/// A board is there some ms before the caps that name it: a new one may be another process's.
+fn is_old(board: &Path) -> bool {
+    let made = fs::metadata(board).and_then(|about| about.modified());
+    made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > BOARD_IS_NEW))
+}
+
+/// The boards that a tenant's caps name.
+fn boards_of(folder: &Path) -> Vec<PathBuf> {
+    let text = fs::read_to_string(folder.join("caps")).unwrap_or_default();
+    let gpus = Caps::parse(&text).map(|caps| caps.gpus).unwrap_or_default();
+    gpus.into_iter().filter_map(|given| given.board).collect()
 }
 
 /// Whether a ledger is the user's who has told of it: nobody shows another one's account as his own.

@@ -9,6 +9,7 @@ mod books;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::backend::Enforcement;
 
@@ -104,7 +105,23 @@ fn fit(path: &Path) -> Result<(), String> {
         (Ok(found), Ok(own)) if !same_machine(&found, &own) => {
             Err(format!("{shown}: no library for this machine; {WAY_OUT}"))
         }
-        (Ok(_), _) => Ok(()),
+        (Ok(_), _) => loads(path),
+    }
+}
+
+/// Has the loader take it once: it may need a newer C library than the one here, and a loader that cannot
+/// take a preloaded library only says so and goes on without it.
+fn loads(path: &Path) -> Result<(), String> {
+    let mut program = Command::new("true");
+    program.env(PRELOAD_VARIABLE, path).stdin(Stdio::null());
+    // Without such a program nothing can be found out here.
+    let Ok(done) = program.output() else { return Ok(()) };
+    let said = String::from_utf8_lossy(&done.stderr);
+    match said.lines().find(|line| !line.trim().is_empty()) {
+        None => Ok(()),
+        Some(line) => {
+            Err(format!("{}: it cannot be loaded here ({line}); {WAY_OUT}", path.display()))
+        }
     }
 }
 
@@ -130,6 +147,15 @@ mod tests {
         place
     }
 
+    /// A library that this program has loaded, other than the C library.
+    fn some_library() -> PathBuf {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let path = maps.lines().find_map(|line| {
+            line.split_whitespace().nth(5).filter(|path| path.contains("libgcc_s"))
+        });
+        path.unwrap().into()
+    }
+
     fn why(named: &Path) -> String {
         match Limiter::probe(Some(named)) {
             Enforcement::Absent(why) => why,
@@ -147,8 +173,11 @@ mod tests {
         assert!(why(&place.join("text.so")).contains("no library for this machine"));
         std::fs::write(place.join("short.so"), "x").unwrap();
         assert!(why(&place.join("short.so")).contains("short.so"));
+        // For this machine, but a program.
+        std::fs::copy("/proc/self/exe", place.join("program.so")).unwrap();
+        assert!(why(&place.join("program.so")).contains("cannot be loaded here"));
         let blank = place.join("a b.so");
-        std::fs::copy("/proc/self/exe", &blank).unwrap();
+        std::fs::copy(some_library(), &blank).unwrap();
         assert!(why(&blank).contains("move it"));
         std::fs::rename(&blank, place.join("fit.so")).unwrap();
         assert_eq!(Limiter::probe(Some(&place.join("fit.so"))), Enforcement::Cooperative);

@@ -14,6 +14,7 @@ use crate::driver::{DriverError, Fault};
 use crate::grant::{Grant, Holder};
 use crate::limiter::{Entry, Limiter, word};
 use crate::memory_limit::{Cgroup, MemoryLimits};
+use crate::model_names;
 
 const MIB: u64 = 1 << 20;
 
@@ -73,7 +74,7 @@ impl Machine {
     /// Finds out who is to hold the caps.
     ///
     /// # Errors
-    /// Nobody can hold the memory.
+    /// Nobody can hold the memory, or the compute that is asked for.
     fn backing(
         &mut self,
         gpu: &str,
@@ -95,12 +96,12 @@ impl Machine {
                 ));
             }
         };
-        let compute = match (&limiter, &self.limiter) {
-            (None, Err(why)) if compute_milli > 0 => {
-                Enforcement::Absent(format!("the driver's memory limits do not cap compute; {why}"))
-            }
-            _ => capped(compute_milli > 0),
-        };
+        if let (None, Err(why), true) = (&limiter, &self.limiter, compute_milli > 0) {
+            let why =
+                format!("no compute caps: the driver's memory limits do not cap compute; {why}");
+            return Err(MachineError::refused(gpu, why));
+        }
+        let compute = capped(compute_milli > 0);
         let memory = if parent.is_some() { by_driver } else { Enforcement::Cooperative };
         let cgroup = parent.map(|parent| cgroup_for(&parent, who)).transpose()?;
         Ok(Backing { cgroup, limiter, memory, compute })
@@ -131,6 +132,7 @@ impl Machine {
             memory_bytes: memory_mib.checked_mul(MIB).filter(|bytes| *bytes > 0 && is_held),
             compute: (compute_milli > 0 && is_held).then_some(compute),
             limited: is_held,
+            context_bytes: self.context_bytes(&grant.gpu),
         };
         let entered = self.books.enter(grant.hold, entry);
         let grant = self.or_release(grant, entered.map_err(MachineError::from))?;
@@ -138,6 +140,14 @@ impl Machine {
         let env = limiter.variables(&self.books.caps_file(holder.who));
         let ledger = Some(self.books.ledger(holder.who, &grant.device));
         Ok(Grant { env, ledger, ..grant })
+    }
+
+    /// What a context takes on a GPU by the catalogue, in bytes; `None` if the driver does not say which
+    /// GPU it is.
+    fn context_bytes(&self, gpu: &str) -> Option<u64> {
+        let device = self.driver.device(gpu).ok()?;
+        let (product, memory) = (device.name().ok()?, device.memory_info().ok()?);
+        model_names::context_mib(&product, memory.total / MIB).checked_mul(MIB)
     }
 
     /// Takes the limit on one GPU away, and the cgroup once its last process is gone. Limits end

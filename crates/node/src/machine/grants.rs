@@ -195,6 +195,7 @@ fn uncapped(grant: &Grant, who: &str) -> Entry {
         device: grant.device.clone(),
         memory_bytes: None,
         compute: None,
+        context_bytes: None,
         limited: false,
     }
 }

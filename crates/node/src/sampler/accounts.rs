@@ -75,7 +75,7 @@ fn sample(
         cap_bytes: share.memory_mib.checked_mul(1 << 20).filter(|bytes| *bytes > 0),
         compute_milli: Some(share.compute_milli).filter(|milli| *milli > 0),
         account: account.clone(),
-        gpu_ratio: rate(|counts| counts.gpu_us),
+        gpu_ratio: account.counts.measured_us().and_then(|_| rate(|counts| counts.gpu_us)),
         throttled_ratio: rate(|counts| counts.throttled_us),
     }
 }
