@@ -176,8 +176,7 @@ pub(crate) fn forget(tenant: &Tenant, held: Held) {
 /// The context that what is allocated now ends with: the thread's own, if the client has made it as one.
 pub(crate) fn context(tenant: &Tenant, gpu: &Gpu) -> u64 {
     let context = driver::context();
-    let own = context != 0 && tenant.kept.get(Name::Context(context)).is_some();
-    if own { context } else { primary_of(gpu.device) }
+    if tenant.kept.is_clients(context) { context } else { primary_of(gpu.device) }
 }
 
 /// Notes what the process has got in the thread's context.

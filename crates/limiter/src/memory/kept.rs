@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use caps::Kind;
@@ -85,11 +86,16 @@ pub(crate) fn primary_of(device: Device) -> u64 {
 /// All that is held.
 pub(crate) struct Kept {
     parts: [Mutex<BTreeMap<Name, Held>>; PARTS],
+    /// Whether there has ever been a context that is not primary.
+    has_contexts: AtomicBool,
 }
 
 impl Default for Kept {
     fn default() -> Self {
-        Self { parts: [const { Mutex::new(BTreeMap::new()) }; PARTS] }
+        Self {
+            parts: [const { Mutex::new(BTreeMap::new()) }; PARTS],
+            has_contexts: AtomicBool::new(false),
+        }
     }
 }
 
@@ -103,7 +109,15 @@ impl Kept {
     /// back by a way that we have not seen.
     #[must_use = "it is to be taken off the books"]
     pub(crate) fn put(&self, name: Name, held: Held) -> Option<Held> {
+        if matches!(name, Name::Context(_)) {
+            self.has_contexts.store(true, Ordering::Release);
+        }
         self.part(name)?.insert(name, held)
+    }
+
+    /// Whether a context is one that the client has made, and not primary.
+    pub(crate) fn is_clients(&self, context: u64) -> bool {
+        self.has_contexts.load(Ordering::Acquire) && self.get(Name::Context(context)).is_some()
     }
 
     /// Notes again what was taken; returns it if the name is another's by now.

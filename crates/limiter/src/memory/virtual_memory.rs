@@ -65,6 +65,16 @@ impl Piece {
     }
 }
 
+/// Where a piece is mapped.
+#[derive(Clone, Copy)]
+struct Mapping {
+    bytes: u64,
+    /// The piece.
+    number: u64,
+    /// Tells it from an earlier one at the address.
+    serial: u64,
+}
+
 /// The pieces of the process.
 #[derive(Default)]
 pub(crate) struct Pieces(Mutex<Table>);
@@ -76,8 +86,7 @@ struct Table {
     pieces: BTreeMap<u64, Piece>,
     /// By handle: the piece, and how many times the handle was given.
     handles: BTreeMap<u64, (u64, u32)>,
-    /// By address: bytes and piece.
-    mappings: BTreeMap<DevicePtr, (u64, u64)>,
+    mappings: BTreeMap<DevicePtr, Mapping>,
 }
 
 impl Pieces {
@@ -131,11 +140,10 @@ impl Table {
         Some(number)
     }
 
-    /// Lets it go, with what the call has changed.
-    fn let_go(&mut self, tenant: &Tenant, number: u64, change: impl FnOnce(&mut Piece)) {
+    /// Lets it go.
+    fn let_go(&mut self, tenant: &Tenant, number: u64) {
         if let Some(piece) = self.pieces.get_mut(&number) {
             piece.calls = piece.calls.saturating_sub(1);
-            change(piece);
         }
         self.sweep(tenant, number);
     }
@@ -168,8 +176,28 @@ impl Table {
 
     /// The piece that is mapped at an address.
     fn mapped_at(&self, address: DevicePtr) -> Option<u64> {
-        let (start, (bytes, number)) = self.mappings.range(..=address).next_back()?;
-        (address < start.saturating_add(*bytes)).then_some(*number)
+        let (start, mapping) = self.mappings.range(..=address).next_back()?;
+        (address < start.saturating_add(mapping.bytes)).then_some(mapping.number)
+    }
+
+    /// Notes a mapping that the driver has made; one that was there must have ended.
+    fn mapped(&mut self, tenant: &Tenant, address: DevicePtr, bytes: u64, number: u64) {
+        self.last = self.last.saturating_add(1);
+        let mapping = Mapping { bytes, number, serial: self.last };
+        if let Some(piece) = self.pieces.get_mut(&number) {
+            piece.mappings = piece.mappings.saturating_add(1);
+        }
+        if let Some(before) = self.mappings.insert(address, mapping) {
+            self.unmapped(tenant, before.number);
+        }
+    }
+
+    /// One mapping of a piece less.
+    fn unmapped(&mut self, tenant: &Tenant, number: u64) {
+        if let Some(piece) = self.pieces.get_mut(&number) {
+            piece.mappings = piece.mappings.saturating_sub(1);
+        }
+        self.sweep(tenant, number);
     }
 }
 
@@ -209,7 +237,7 @@ unsafe fn release(call: impl Fn() -> Code, handle: u64) -> Code {
     if code != SUCCESS {
         table.give(handle, number);
     }
-    table.let_go(tenant, number, |_| ());
+    table.let_go(tenant, number);
     code
 }
 
@@ -229,10 +257,9 @@ unsafe fn map(
     };
     let mut table = tenant.pieces.lock();
     if code == SUCCESS {
-        table.mappings.insert(address, (bytes as u64, number));
+        table.mapped(tenant, address, bytes as u64, number);
     }
-    let more = u32::from(code == SUCCESS);
-    table.let_go(tenant, number, |piece| piece.mappings = piece.mappings.saturating_add(more));
+    table.let_go(tenant, number);
     code
 }
 
@@ -267,22 +294,23 @@ fn look_at(tenant: &Tenant, number: u64, bytes: u64) -> Result<(), Code> {
 
 unsafe fn unmap(call: impl Fn() -> Code, address: DevicePtr, bytes: usize) -> Code {
     let tenant = capped!(call);
-    // Before the call: afterwards the addresses may be another mapping's.
+    // Looked at before the call: afterwards the addresses may be another mapping's. They stay noted until
+    // they are gone, for another thread may ask for the piece that is mapped there.
     let range = address..address.saturating_add(bytes as u64);
-    let mut table = tenant.pieces.lock();
-    let gone: Vec<_> = table.mappings.extract_if(range, |_, _| true).collect();
-    drop(table);
+    let going: Vec<(DevicePtr, Mapping)> = {
+        let table = tenant.pieces.lock();
+        table.mappings.range(range).map(|(at, mapping)| (*at, *mapping)).collect()
+    };
     let code = call();
-    let mut table = tenant.pieces.lock();
-    for (address, (bytes, number)) in gone {
-        if code != SUCCESS {
-            table.mappings.entry(address).or_insert((bytes, number));
-            continue;
+    if code == SUCCESS {
+        let mut table = tenant.pieces.lock();
+        for (at, Mapping { number, serial, .. }) in going {
+            // If not, another thread was as quick.
+            if table.mappings.get(&at).is_some_and(|now| now.serial == serial) {
+                table.mappings.remove(&at);
+                table.unmapped(tenant, number);
+            }
         }
-        if let Some(piece) = table.pieces.get_mut(&number) {
-            piece.mappings = piece.mappings.saturating_sub(1);
-        }
-        table.sweep(tenant, number);
     }
     code
 }
@@ -336,14 +364,18 @@ unsafe fn retain(call: impl Fn() -> Code, to: *mut u64, address: *mut c_void) ->
         number
     };
     let code = call();
-    let Some(number) = number else { return code };
     let mut table = tenant.pieces.lock();
     // SAFETY: the driver has written it.
     if let (SUCCESS, Some(handle)) = (code, unsafe { read(to) }) {
-        // Another piece may have been mapped there meanwhile; a handle that is known tells which.
-        let given = table.handles.get(&handle).map_or(number, |(known, _)| *known);
-        table.give(handle, given);
+        // Another thread may be about to unmap it, or have mapped another piece there meanwhile; a handle
+        // that is known tells which it is.
+        let known = table.handles.get(&handle).map(|(known, _)| *known);
+        if let Some(given) = known.or(number) {
+            table.give(handle, given);
+        }
     }
-    table.let_go(tenant, number, |_| ());
+    if let Some(number) = number {
+        table.let_go(tenant, number);
+    }
     code
 }

@@ -155,8 +155,8 @@ impl Gpu {
 
     fn note_own(&self, kind: Kind, more: u64, less: u64) {
         if let Some(own) = self.kinds.get(kind as usize) {
-            let after = |own: u64| Some(own.saturating_add(more).saturating_sub(less));
-            let _always = own.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
+            // Never below 0: what is given back was taken here.
+            own.fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
         }
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
