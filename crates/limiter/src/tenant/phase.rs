@@ -115,7 +115,12 @@ fn watch_forks() {
 /// A forked process holds nothing and is in nobody's books. What it has inherited of ours may be locked
 /// by threads that it has not, so it is left alone and made anew if the driver lets the process begin.
 unsafe extern "C" fn forked() {
-    TENANT.store(null_mut(), Ordering::Relaxed);
+    let before = TENANT.swap(null_mut(), Ordering::Relaxed);
+    // SAFETY: null, or made by `begin` and never freed.
+    if let Some(tenant) = unsafe { before.as_ref() } {
+        // Else the locks by which others see that the parent lives would live on with the child.
+        tenant.gpus().for_each(|gpu| gpu.ledger().0.forget_in_child());
+    }
     READER.store(0, Ordering::Relaxed);
     PHASE.store(BEFORE, Ordering::Release);
 }
