@@ -218,9 +218,9 @@ fn hard(enforcement: &Enforcement) -> String {
 
 fn booked(account: &Account) -> String {
     let counts = &account.counts;
-    let time = counts.measured_us().map_or(String::new(), |us| {
-        format!("{} of GPU time, ", seconds(us / 1000))
-    });
+    let time = counts
+        .measured_us()
+        .map_or(String::new(), |us| format!("{} of GPU time, ", seconds(us / 1000)));
     let (peak, launches) = (amount(account.peak_bytes), counts.launches);
     let mut text = format!("held at most {peak}; {time}{launches} launches");
     if counts.throttled > 0 {
