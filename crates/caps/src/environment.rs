@@ -93,6 +93,9 @@ impl Caps {
             return Ok(asked?.map(|caps| (caps, Source::Variables)));
         };
         let mut caps = Self::parse(&text).map_err(|error| LoadError::Text(path.clone(), error))?;
+        for given in caps.gpus.iter_mut().filter(|given| given.ledger.as_os_str().is_empty()) {
+            given.ledger = own_folder().join("{gpu}.ledger");
+        }
         // Variables that make no sense cannot undo what the agent has said.
         if let Ok(Some(asked)) = asked {
             caps.lower_to(&asked);
@@ -190,6 +193,11 @@ fn books(variable: &dyn Fn(&str) -> Option<String>) -> PathBuf {
         Some(path) => PathBuf::from(format!("{path}.{{gpu}}.hotpot")),
         None => own_folder().join("{gpu}.ledger"),
     }
+}
+
+/// Whether a ledger lies where a user's processes make it themselves if nobody has named another place.
+pub fn is_own_ledger(path: &Path) -> bool {
+    path.parent() == Some(&own_folder())
 }
 
 /// A folder that only this user can write to; whoever has taken its name otherwise is not followed.

@@ -40,7 +40,8 @@ pub struct GpuCaps {
     pub context_bytes: Option<u64>,
     /// Its part of the GPU's time; `None` for no cap.
     pub compute: Option<ComputeCap>,
-    /// File of the memory's books ([`crate::Ledger`]); `{gpu}` stands for the GPU's UUID.
+    /// File of the memory's books ([`crate::Ledger`]); `{gpu}` stands for the GPU's UUID. One that an agent
+    /// names is made by the agent.
     pub ledger: PathBuf,
     /// File in which the GPU's tenants arrange turns ([`crate::turns`]); without one the tenant knows of
     /// no neighbours and keeps to its share at all times. `{gpu}` stands for the GPU's UUID.

@@ -18,7 +18,7 @@ pub mod sync;
 mod text;
 pub mod turns;
 
-pub use environment::{FIXED, LIST_VARIABLE, LoadError, Source};
+pub use environment::{FIXED, LIST_VARIABLE, LoadError, Source, is_own_ledger};
 pub use given::{Caps, ComputeCap, DEFAULT_FLOOR_MILLI, GpuCaps, Standing, Which};
 #[cfg(not(loom))]
 pub use ledger::{Account, Ledger, ProcessUse, Refused};

@@ -11,6 +11,8 @@
 //! board = /run/hotpot/boards/{gpu}
 //! ```
 //!
+//! Without `ledger` the tenant's processes keep their books in a folder of their user's.
+//!
 //! `memory` and `context` are bytes, `compute` and `floor` thousandths; `weight`, `priority` and
 //! `conserving` (`yes`, `no`) may follow. An unknown key is an error: a cap that is not understood must
 //! not be left out.
@@ -121,7 +123,9 @@ impl GpuCaps {
             line("floor", &compute.floor_milli);
             line("conserving", &if compute.conserving { "yes" } else { "no" });
         }
-        line("ledger", &self.ledger.display());
+        if !self.ledger.as_os_str().is_empty() {
+            line("ledger", &self.ledger.display());
+        }
         if let Some(board) = &self.board {
             line("board", &board.display());
         }
@@ -173,9 +177,6 @@ impl Section {
 fn finish(section: Option<Section>) -> Result<Option<GpuCaps>, String> {
     let Some(section) = section else { return Ok(None) };
     let mut caps = section.caps;
-    if caps.ledger.as_os_str().is_empty() {
-        return Err("a GPU has no `ledger`".to_owned());
-    }
     caps.compute = section.share_milli.map(|share_milli| {
         let usual = ComputeCap::of(share_milli);
         ComputeCap {
@@ -244,7 +245,8 @@ mod tests {
         assert_eq!(wrong("[G]\nmemory = -3\n"), "line 2: `memory = -3`: no number that fits");
         let range = "line 2: `compute = 2000`: it goes from 1 to 1000";
         assert_eq!(wrong("[G]\ncompute = 2000\nledger = l"), range);
-        assert_eq!(wrong("[G]\nmemory = 3\n"), "line 2: a GPU has no `ledger`");
+        let given = Caps::parse("[G]\nmemory = 3\n").unwrap();
+        assert_eq!(given.gpus[0].ledger.as_os_str(), "", "the process finds a place itself");
         assert_eq!(wrong("[G]\nnonsense"), "line 2: `nonsense` is no `key = value`");
     }
 

@@ -39,7 +39,8 @@ pub(crate) fn line(what: Arguments) {
     if let Some(end) = line.bytes.get_mut(line.length) {
         *end = b'\n';
     }
-    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
+    let flags =
+        libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: a path that ends; bytes of ours; a descriptor that nobody else has. What fails, fails: a
     // log is no reason to disturb the program, which must not find its errno changed either.
     unsafe {

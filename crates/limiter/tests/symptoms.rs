@@ -193,3 +193,38 @@ fn a_gpu_that_is_not_the_tenants_cannot_be_used() {
     // CUDA_ERROR_DEVICE_UNAVAILABLE
     assert_eq!(client.ask("begin").0, 46);
 }
+
+#[test]
+fn a_process_that_becomes_another_program_holds_nothing_any_more() {
+    let stage = Stage::new("became", 1024);
+    let mut first = stage.client();
+    first.does("begin");
+    first.does(&format!("alloc 1 {}", 900 * MIB));
+    first.tells("become");
+    let mut second = stage.client();
+    second.does("begin");
+    let begun = std::time::Instant::now();
+    // Until the first has become `sleep`.
+    while second.ask(&format!("alloc 1 {}", 900 * MIB)).0 != 0 {
+        assert!(begun.elapsed().as_secs() < 10, "it is held by a program that has no GPU");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_program_without_outputs_does_not_print_into_the_books() {
+    let stage = Stage::new("closed", 1024);
+    let told = support::built("told", &["told.c"], &["-ldl", "-lpthread"]);
+    let script = "exec 3<&0 0<&- 1>&- 2>&-; exec \"$0\" <&3";
+    let mut command = stage.command(std::path::Path::new("sh"));
+    command.args(["-c", script]).arg(told).stdin(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut to = child.stdin.take().unwrap();
+    let text = format!("begin\nalloc 1 {}\nalloc 2 {}\n", 64 * MIB, 64 * MIB);
+    std::io::Write::write_all(&mut to, text.as_bytes()).unwrap();
+    drop(to);
+    child.wait().unwrap();
+    let mut other = stage.client();
+    other.does("begin");
+    assert_eq!(stage.booked_mib(), CONTEXT_MIB, "the books are as they were");
+}

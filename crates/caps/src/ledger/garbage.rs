@@ -96,7 +96,7 @@ fn operate(page: &LedgerPage, seat: Seat, numbers: &mut Numbers) {
         7 => drop(page.exported(seat.own, key, &even)),
         _ => page.leave(seat, &even),
     }
-    let _sum = Account::of(page, &|row| row % 2 == 0).held_bytes();
+    let _sum = Account::of(page, (0, 0), &|row| row % 2 == 0).held_bytes();
 }
 
 #[test]

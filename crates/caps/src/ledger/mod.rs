@@ -3,7 +3,8 @@
 //! Reserve, then call the driver, then settle: an amount is in the books before the driver is asked,
 //! so that processes cannot race past the cap together. What a process holds is in its own row; the
 //! sum is kept beside the rows and made anew from them after a death. A process also locks a byte of the
-//! file for its row, by which others know that it lives if they cannot see it (another pid namespace).
+//! file for its row, by which others know that it lives: also from another namespace, and not after an
+//! `exec`, which ends what it has of the GPU.
 
 mod books;
 mod exports;
@@ -271,6 +272,6 @@ impl Ledger {
 
     /// Whether a process lives: as it is seen from here, or by its row's lock if it is not.
     fn lives(&self, id: ProcessId) -> bool {
-        row_lock::lives(&self.page, id, |row| self.lock.is_held(row))
+        row_lock::lives(&self.page, id, self.lock.id, |row| self.lock.is_held(row))
     }
 }

@@ -1,6 +1,7 @@
 //! A ledger as it is seen from outside: copied, never mapped, for its tenant may write anything.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::page::{KINDS, LedgerPage, Member, Refusals};
@@ -63,29 +64,32 @@ impl Account {
     pub fn read(path: &Path) -> io::Result<Self> {
         let page = shared::copy::<LedgerPage>(path)?;
         let file = shared::options().open(path)?;
-        Ok(Self::of(&page, &|row| row_lock::is_held_in(&file, row)))
+        let about = file.metadata()?;
+        let id = (about.dev(), about.ino());
+        Ok(Self::of(&page, id, &|row| row_lock::is_held_in(&file, row)))
     }
 
     /// What a page says.
     ///
+    /// * `file` — device and number of its file.
     /// * `is_held` — whether a row is locked by its process.
-    pub(super) fn of(page: &LedgerPage, is_held: &dyn Fn(usize) -> bool) -> Self {
+    pub(super) fn of(page: &LedgerPage, file: (u64, u64), is_held: &dyn Fn(usize) -> bool) -> Self {
         let process = |member: &Member| {
             let id = ProcessId::from_word(member.owner.load(Ordering::Acquire))?;
             let bytes = std::array::from_fn(|kind| {
-                member.held.get(kind).map_or(0, |held| held.load(Ordering::Relaxed))
+                member.held.get(kind).map_or(0, |held| sane(held.load(Ordering::Relaxed)))
             });
-            row_lock::lives(page, id, is_held).then_some(ProcessUse { id, bytes })
+            row_lock::lives(page, id, file, is_held).then_some(ProcessUse { id, bytes })
         };
         Self {
             processes: page.members.iter().filter_map(process).collect(),
-            peak_bytes: page.peak.load(Ordering::Relaxed),
+            peak_bytes: sane(page.peak.load(Ordering::Relaxed)),
             over_cap: refused(&page.over_cap),
             card_full: refused(&page.card_full),
-            launches: page.launches.load(Ordering::Relaxed),
-            gpu_us: page.gpu_us.load(Ordering::Relaxed),
-            throttled: page.throttled.load(Ordering::Relaxed),
-            throttled_us: page.throttled_us.load(Ordering::Relaxed),
+            launches: sane(page.launches.load(Ordering::Relaxed)),
+            gpu_us: sane(page.gpu_us.load(Ordering::Relaxed)),
+            throttled: sane(page.throttled.load(Ordering::Relaxed)),
+            throttled_us: sane(page.throttled_us.load(Ordering::Relaxed)),
         }
     }
 
@@ -106,9 +110,15 @@ impl Account {
     }
 }
 
+/// A figure that can be: none of a GPU reaches 2^50 (a PiB, 35 years of µs). What its tenant has spoilt
+/// must not show in sums with others.
+fn sane(figure: u64) -> u64 {
+    if figure < 1 << 50 { figure } else { 0 }
+}
+
 fn refused(refusals: &Refusals) -> Refused {
     Refused {
-        count: refusals.count.load(Ordering::Acquire),
+        count: sane(refusals.count.load(Ordering::Acquire)),
         asked: refusals.asked.load(Ordering::Relaxed),
         held: refusals.held.load(Ordering::Relaxed),
         limit: refusals.limit.load(Ordering::Relaxed),

@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -19,6 +19,11 @@ use crate::shared;
 /// Where the locked bytes begin: beyond the page.
 const FIRST: i64 = 1 << 32;
 
+/// Numbers of files are taken from here on.
+const ASIDE: libc::c_int = 500;
+/// The first that is no standard input or output.
+const FIRST_FREE: libc::c_int = 3;
+
 /// The opened file.
 #[derive(Debug)]
 pub(super) struct RowLock {
@@ -27,7 +32,7 @@ pub(super) struct RowLock {
     path: PathBuf,
     /// Device and number of the file: programs that close all that is open may close ours, and the number
     /// is then another file's.
-    id: (u64, u64),
+    pub(super) id: (u64, u64),
 }
 
 impl RowLock {
@@ -35,7 +40,7 @@ impl RowLock {
         let file = shared::options().write(true).open(path)?;
         let about = file.metadata()?;
         let id = (about.dev(), about.ino());
-        Ok(Self { file: AtomicI32::new(file.into_raw_fd()), path: path.to_owned(), id })
+        Ok(Self { file: AtomicI32::new(aside(file)), path: path.to_owned(), id })
     }
 
     /// Locks a row for this process. If another one has it locked, so be it: the row is ours by the page.
@@ -60,7 +65,7 @@ impl RowLock {
             return known;
         }
         let again = shared::options().write(true).open(&self.path).ok();
-        let again = again.filter(|file| same(file, self.id)).map_or(-1, IntoRawFd::into_raw_fd);
+        let again = again.filter(|file| same(file, self.id)).map_or(-1, aside);
         self.file.store(again, Ordering::Relaxed);
         again
     }
@@ -82,6 +87,23 @@ impl Drop for RowLock {
             self.forget();
         }
     }
+}
+
+/// Moves an opened file to a number that programs do not expect to be free: one that starts with its output
+/// closed would print into it. If there is none above, the lowest that is not an output's is taken, and
+/// without that there is no lock.
+fn aside(file: File) -> RawFd {
+    [ASIDE, FIRST_FREE]
+        .into_iter()
+        .map(|least| duplicate(&file, least))
+        .find(|fd| *fd >= 0)
+        .unwrap_or(-1)
+}
+
+/// The file under a number of at least `least`; -1 if there is none.
+fn duplicate(file: &File, least: libc::c_int) -> RawFd {
+    // SAFETY: plain numbers.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) }
 }
 
 fn same(file: &File, id: (u64, u64)) -> bool {
@@ -108,11 +130,28 @@ fn control(
 
 /// Whether the process of a row lives.
 ///
+/// * `file` — device and number of the ledger's file.
 /// * `is_held` — whether a row's byte is locked by another process.
-pub(super) fn lives(page: &LedgerPage, id: ProcessId, is_held: impl Fn(usize) -> bool) -> bool {
+pub(super) fn lives(
+    page: &LedgerPage,
+    id: ProcessId,
+    file: (u64, u64),
+    is_held: impl Fn(usize) -> bool,
+) -> bool {
     let Some((row, member)) = page.row_of(id) else { return id.is_alive() };
+    if is_held(row) {
+        return true;
+    }
+    // Without its lock it is gone, or it has closed all files and goes on: then it still has the page.
     let space = member.space.load(Ordering::Relaxed);
-    if space != 0 && space == ProcessId::space_here() { id.is_alive() } else { is_held(row) }
+    space != 0 && space == ProcessId::space_here() && id.is_alive() && maps(id.pid(), file)
+}
+
+/// Whether a process has a file mapped (proc_pid_maps(5)); if that cannot be seen, it may.
+fn maps(pid: u32, file: (u64, u64)) -> bool {
+    let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/maps")) else { return true };
+    let number = file.1.to_string();
+    text.lines().any(|line| line.split_ascii_whitespace().nth(4) == Some(number.as_str()))
 }
 
 /// Rows that are locked in a file, for who only looks.

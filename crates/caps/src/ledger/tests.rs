@@ -108,7 +108,7 @@ fn garbage_in_a_page_is_read_and_does_no_harm() {
             held.store(u64::MAX, Ordering::SeqCst);
         }
     }
-    assert_eq!(Account::of(&page, &|_| false).held_bytes(), 0, "no such process lives");
+    assert_eq!(Account::of(&page, (0, 0), &|_| false).held_bytes(), 0, "no such process lives");
     page.sum_up();
     assert_eq!(total(&page), u64::MAX);
     let slot = page.join(process(1), 1, &|id| id == process(1)).unwrap();

@@ -24,7 +24,7 @@ pub enum Waited {
 pub struct Entered {
     /// Put a mark into the stream.
     pub mark: bool,
-    /// The stream's context is not known: tell it by [`Work::in_context`].
+    /// The stream's context is not known: tell it by [`Work::in_context`](super::Work::in_context).
     pub homeless: bool,
 }
 

@@ -67,7 +67,11 @@ fn recall(state: &Path, run: u32) -> Result<journal::Recalled, Failure> {
             format!("{}: no run has been here; name its folder with --state", state.display());
         return Err(Failure::Usage(text));
     }
-    journal::recall(&book, (run > 0).then_some(i64::from(run))).map_err(refused)
+    let found = match run {
+        0 => journal::newest(&book),
+        run => journal::recall(&book, Some(i64::from(run))),
+    };
+    found.map_err(refused)
 }
 
 /// The task with that name, label or number.

@@ -155,8 +155,8 @@ pub(crate) fn for_gpu(path: &Path, name: &str) -> PathBuf {
 /// told it itself makes them itself.
 fn open_ledger(path: &Path, source: &Source) -> std::io::Result<Ledger> {
     match source {
-        Source::File(_) => Ledger::open(path),
-        Source::Variables => Ledger::make(path, 0o600),
+        Source::File(_) if !caps::is_own_ledger(path) => Ledger::open(path),
+        Source::File(_) | Source::Variables => Ledger::make(path, 0o600),
     }
 }
 

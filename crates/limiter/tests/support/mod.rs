@@ -171,6 +171,11 @@ impl Client {
         line.trim().to_owned()
     }
 
+    /// Tells it to do something after which it says nothing more.
+    pub(crate) fn tells(&mut self, what: &str) {
+        writeln!(self.to, "{what}").unwrap();
+    }
+
     /// Has something done that may end the process: the code.
     pub(crate) fn tries(&mut self, what: &str) -> Option<i64> {
         self.says(what).split(' ').next().and_then(|code| code.parse().ok())

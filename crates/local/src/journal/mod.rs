@@ -13,7 +13,7 @@ use crate::error::RunError;
 use crate::held::Held;
 use crate::task::Ending;
 
-pub use recall::{Recalled, RunRow, TaskRow, recall};
+pub use recall::{Recalled, RunRow, TaskRow, newest, recall};
 
 const TABLES: &str = "
 create table if not exists runs (

@@ -57,9 +57,21 @@ pub type Recalled = (RunRow, Vec<(String, String)>, Vec<TaskRow>);
 /// # Errors
 /// There is no such run, or the file cannot be read.
 pub fn recall(path: &Path, run: Option<i64>) -> Result<Recalled, RunError> {
+    read_run(path, run, "ended_ms is not null, run desc")
+}
+
+/// Reads the newest run.
+///
+/// # Errors
+/// As [`recall`].
+pub fn newest(path: &Path) -> Result<Recalled, RunError> {
+    read_run(path, None, "run desc")
+}
+
+fn read_run(path: &Path, run: Option<i64>, order: &str) -> Result<Recalled, RunError> {
     let connection = open(path)?;
     let read = || -> rusqlite::Result<_> {
-        let row = run_row(&connection, run)?;
+        let row = run_row(&connection, run, order)?;
         let Some(row) = row else { return Ok(None) };
         let mut files =
             connection.prepare("select name, text from files where run = ?1 order by rowid")?;
@@ -82,9 +94,16 @@ pub fn recall(path: &Path, run: Option<i64>) -> Result<Recalled, RunError> {
     })
 }
 
-fn run_row(connection: &Connection, run: Option<i64>) -> rusqlite::Result<Option<RunRow>> {
-    let select = "select run, pid, start_ticks, cgroup, options, first_number, ended_ms is not null
-                  from runs where ?1 is null or run = ?1 order by ended_ms is not null, run desc limit 1";
+/// * `order` — which comes first.
+fn run_row(
+    connection: &Connection,
+    run: Option<i64>,
+    order: &str,
+) -> rusqlite::Result<Option<RunRow>> {
+    let select = format!(
+        "select run, pid, start_ticks, cgroup, options, first_number, ended_ms is not null
+         from runs where ?1 is null or run = ?1 order by {order} limit 1"
+    );
     let row = |row: &rusqlite::Row<'_>| {
         Ok(RunRow {
             run: row.get(0)?,
@@ -96,7 +115,7 @@ fn run_row(connection: &Connection, run: Option<i64>) -> rusqlite::Result<Option
             ended: row.get(6)?,
         })
     };
-    connection.query_row(select, [run], row).optional()
+    connection.query_row(&select, [run], row).optional()
 }
 
 fn task_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<TaskRow> {
