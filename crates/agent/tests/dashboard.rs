@@ -59,6 +59,8 @@ impl World {
         let books = caps::Ledger::make(&ledger, 0o600).expect("a ledger");
         let slot = books.join(caps::ProcessId::own()).expect("a row");
         books.reserve(slot, caps::Kind::Pool, 1 << 30, None).expect("no cap");
+        // A process has its books open until it ends.
+        std::mem::forget(books);
         let share = LiveShare {
             gpu: self.lab.machine.read().gpus[0].uuid.clone(),
             kind: "memory-capped".into(),

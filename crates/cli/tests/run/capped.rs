@@ -15,6 +15,8 @@ use crate::support::Done;
 const ASKS: &str = "--gpu-mem=2G\n--gpu-compute=30%\n--gpu-share=memory-capped\n--job-name=c\n--output=c.out\n--error=c.err";
 /// 2 GiB and a T4's context, which is booked as well.
 const CAP: &str = "2462056448";
+/// What the catalogue says that a context takes on it, in bytes.
+const CONTEXT: u64 = 300 << 20;
 /// Until the test lets go.
 const WAITS: &str =
     "echo $HOTPOT_CAPS > caps.new; mv caps.new caps; until [ -e go ]; do sleep 0.02; done";
@@ -69,7 +71,7 @@ fn a_task_finds_its_caps_and_what_it_wants_preloaded_itself() {
     assert!(text.starts_with(&preload), "{text} {} {}", done.err, bench.read("c.err"));
     let rest = "compute = 300 weight = 300 priority = 0 floor = 50 conserving = yes ledger = ";
     assert!(text.contains("tenant = 1.") && text.contains("/1 [GPU-"), "{text}");
-    assert!(text.contains(&format!("] memory = {CAP} {rest}")), "{text}");
+    assert!(text.contains(&format!("] memory = {CAP} context = {CONTEXT} {rest}")), "{text}");
     let left = std::fs::read_dir(bench.place.path("state/caps")).expect("a folder").count();
     assert_eq!(left, 0, "the task's files are gone");
     assert!(done.out.contains("1 of 1 tasks done"), "{} {}", done.out, done.err);
