@@ -1,9 +1,9 @@
 //! The atomics of the shared pages: the standard ones, or loom's, which try every interleaving.
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
-pub use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Lets others go on while a word is not as it is wanted.
 pub fn pause() {

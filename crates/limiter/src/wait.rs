@@ -8,15 +8,12 @@ use crate::entry::hooks::hooks;
 use crate::{compute, memory};
 
 hooks! { NOT_FOUND;
-    fn stream(stream: Handle) as "cuStreamSynchronize": cuStreamSynchronize 2000;
-    fn stream_own(stream: Handle) as "cuStreamSynchronize":
-        cuStreamSynchronize_ptsz 7000 per_thread;
+    streamed stream(stream: Handle) as "cuStreamSynchronize":
+        cuStreamSynchronize 2000, cuStreamSynchronize_ptsz 7000 per_thread;
     fn event(event: Handle) as "cuEventSynchronize": cuEventSynchronize 2000;
     fn context() as "cuCtxSynchronize": cuCtxSynchronize 2000;
-    fn copy_back(to: *mut c_void, from: DevicePtr, bytes: usize) as "cuMemcpyDtoH":
-        cuMemcpyDtoH_v2 3020;
-    fn copy_back_own(to: *mut c_void, from: DevicePtr, bytes: usize) as "cuMemcpyDtoH":
-        cuMemcpyDtoH_v2_ptds 7000 per_thread;
+    streamed copy_back(to: *mut c_void, from: DevicePtr, bytes: usize) as "cuMemcpyDtoH":
+        cuMemcpyDtoH_v2 3020, cuMemcpyDtoH_v2_ptds 7000 per_thread;
     fn given_context(context: Handle) as "cuCtxSynchronize": cuCtxSynchronize_v2 13000;
 }
 
@@ -31,12 +28,8 @@ fn wait(call: impl Fn() -> Code, what: Awaited) -> Code {
     code
 }
 
-unsafe fn stream(call: impl Fn() -> Code, stream: Handle) -> Code {
-    wait(call, Awaited::Stream(stream, false))
-}
-
-unsafe fn stream_own(call: impl Fn() -> Code, stream: Handle) -> Code {
-    wait(call, Awaited::Stream(stream, true))
+unsafe fn stream(call: impl Fn() -> Code, per_thread: bool, stream: Handle) -> Code {
+    wait(call, Awaited::Stream(stream, per_thread))
 }
 
 unsafe fn event(call: impl Fn() -> Code, _event: Handle) -> Code {
@@ -47,31 +40,19 @@ unsafe fn context(call: impl Fn() -> Code) -> Code {
     wait(call, Awaited::All)
 }
 
-/// Results are fetched: all before them in the stream is done.
+/// Results are fetched: all before them in the stream is done. A copy is no wait for pools, which give
+/// nothing back then.
 unsafe fn copy_back(
     call: impl Fn() -> Code,
+    per_thread: bool,
     _to: *mut c_void,
     _from: DevicePtr,
     _bytes: usize,
 ) -> Code {
-    copied(call, false)
-}
-
-unsafe fn copy_back_own(
-    call: impl Fn() -> Code,
-    _to: *mut c_void,
-    _from: DevicePtr,
-    _bytes: usize,
-) -> Code {
-    copied(call, true)
-}
-
-/// A copy is no wait for pools, which give nothing back then.
-fn copied(call: impl Fn() -> Code, own: bool) -> Code {
     let since = compute::waits();
     let code = call();
     if code == SUCCESS {
-        compute::waited(since, Awaited::Stream(std::ptr::null_mut(), own));
+        compute::waited(since, Awaited::Stream(std::ptr::null_mut(), per_thread));
     }
     code
 }

@@ -5,6 +5,7 @@
 
 mod support;
 
+use model::SplitMix;
 use support::{Client, MIB, OUT_OF_MEMORY, Stage};
 
 /// The cap, in MiB.
@@ -13,19 +14,6 @@ const CAP_MIB: u64 = 1024;
 const CLIENTS: usize = 3;
 /// Slots that each process uses.
 const SLOTS: usize = 12;
-
-/// Numbers that look random, and are the same in each run (splitmix64).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % limit
-    }
-}
 
 /// The slot of a pool that keeps all that it has had, and the first of those for mappings.
 const POOL: usize = 200;
@@ -50,8 +38,8 @@ impl One {
     }
 
     /// One step: takes something into a free slot, or gives back what lies there.
-    fn step(&mut self, numbers: &mut Numbers) -> String {
-        let slot = numbers.below(SLOTS as u64) as usize;
+    fn step(&mut self, numbers: &mut SplitMix) -> String {
+        let slot = numbers.position(SLOTS);
         if let Some(undo) = self.slots[slot].take() {
             self.client.does(&undo);
             if undo.starts_with("free-async") {
@@ -88,12 +76,12 @@ impl One {
 /// Runs one history of so many steps.
 fn history(seed: u64, steps: usize) {
     let stage = Stage::new(&format!("books-{seed}"), CAP_MIB);
-    let mut numbers = Numbers(seed);
+    let mut numbers = SplitMix::new(seed);
     let mut clients: Vec<Option<One>> = (0..CLIENTS).map(|_| None).collect();
     let mut done = Vec::new();
     let mut refused = 0;
     for _ in 0..steps {
-        let at = numbers.below(CLIENTS as u64) as usize;
+        let at = numbers.position(CLIENTS);
         let said = match (&mut clients[at], numbers.below(40)) {
             (Some(one), 0) => {
                 one.client.kill();

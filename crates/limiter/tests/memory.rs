@@ -250,15 +250,21 @@ fn contexts_are_measured_if_nobody_tells_what_they_take() {
     assert_eq!(held(&stage), 990);
 }
 
-#[test]
-fn what_the_tenant_has_exported_counts_once() {
-    let (stage, mut one) = begun("shared");
+/// Two clients of a tenant, of which the second has 100 MiB of the first open.
+fn sharing(name: &str) -> (Stage, Client, Client) {
+    let (stage, mut one) = begun(name);
     let mut other = stage.client();
     other.does("begin");
     one.does(&format!("alloc 1 {}", 100 * MIB));
     let file = stage.folder.join("handle");
     one.does(&format!("export 1 {}", file.display()));
     other.does(&format!("open 1 {}", file.display()));
+    (stage, one, other)
+}
+
+#[test]
+fn what_the_tenant_has_exported_counts_once() {
+    let (stage, mut one, mut other) = sharing("shared");
     assert_eq!(held(&stage), 2 * CONTEXT_MIB + 100);
     // Freed where it was made, it is still held.
     one.does("free 1");
@@ -270,13 +276,7 @@ fn what_the_tenant_has_exported_counts_once() {
 
 #[test]
 fn what_is_open_elsewhere_outlives_the_process_that_made_it() {
-    let (stage, mut one) = begun("outlived");
-    let mut other = stage.client();
-    other.does("begin");
-    one.does(&format!("alloc 1 {}", 100 * MIB));
-    let file = stage.folder.join("handle");
-    one.does(&format!("export 1 {}", file.display()));
-    other.does(&format!("open 1 {}", file.display()));
+    let (stage, mut one, mut other) = sharing("outlived");
     one.kill();
     let mut third = stage.client();
     third.does("begin");

@@ -5,10 +5,9 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use fake_gpu::Gpus;
-use fake_machine::{Effect, Machine, State};
+use fake_machine::{Machine, State};
 
 use crate::driver::Driver;
 use crate::result::{CALL_REQUIRES_NEWER_DRIVER, Error, NOT_INITIALIZED, NOT_PERMITTED};
@@ -154,23 +153,12 @@ pub(crate) fn planned(machine: &Machine, state: &State, counter: &Counter) -> Ou
             return Err(Error(number));
         }
     }
-    match state.fault(counter.name, calls, TOTAL.load(Ordering::Relaxed)) {
-        None => Ok(()),
-        Some(Effect::Fail(code)) => Err(of_code(code)),
-        Some(Effect::SleepMs(ms)) => {
-            std::thread::sleep(Duration::from_millis(ms));
-            Ok(())
-        }
-        Some(Effect::Arrive { gpu, pid, kind }) => {
-            let arrived = machine.edit(|state| state.arrive(gpu, pid, kind));
-            arrived.map_err(|_| UNKNOWN)
-        }
-        Some(Effect::Kill) => {
-            // SAFETY: plain numbers; the signal ends this process.
-            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-            Err(UNKNOWN)
-        }
-    }
+    // SAFETY: plain numbers; the signal ends this process.
+    let kill = || unsafe {
+        libc::kill(libc::getpid(), libc::SIGKILL);
+    };
+    let effect = state.fault(counter.name, calls, TOTAL.load(Ordering::Relaxed));
+    effect.map_or(Ok(()), |effect| machine.happen(effect, kill).map_err(of_code))
 }
 
 /// A function as `cuGetProcAddress` knows it.

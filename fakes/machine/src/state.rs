@@ -157,7 +157,7 @@ impl State {
     ///
     /// # Errors
     /// [`Code::InvalidArgument`] if there is no such GPU.
-    pub fn arrive(&mut self, gpu: u32, pid: u32, kind: ProcessKind) -> Result<(), Code> {
+    pub(crate) fn arrive(&mut self, gpu: u32, pid: u32, kind: ProcessKind) -> Result<(), Code> {
         self.gpu_mut(gpu)?.add(Process { kind, ..Process::compute(pid, 64).phantom() });
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::code::Code;
 use crate::spec::GpuSpec;
-use crate::state::State;
+use crate::state::{Effect, State};
 
 /// The environment variable that tells a fake driver which machine to show.
 pub const MACHINE_VARIABLE: &str = "HOTPOT_FAKE_MACHINE";
@@ -128,6 +128,32 @@ impl Machine {
         copy.state = Arc::new(state);
         copy.looked = Instant::now();
         Ok(value)
+    }
+}
+
+impl Machine {
+    /// Lets a planned fault happen to a call.
+    ///
+    /// * `kill` — ends the calling process at once.
+    ///
+    /// # Errors
+    /// The code with which the call fails instead of being carried out.
+    pub fn happen(&self, effect: Effect, kill: impl FnOnce()) -> Result<(), Code> {
+        match effect {
+            Effect::Fail(code) => Err(code),
+            Effect::SleepMs(ms) => {
+                std::thread::sleep(Duration::from_millis(ms));
+                Ok(())
+            }
+            Effect::Arrive { gpu, pid, kind } => {
+                let arrived = self.edit(|state| state.arrive(gpu, pid, kind));
+                arrived.map_err(|_| Code::Unknown)
+            }
+            Effect::Kill => {
+                kill();
+                Err(Code::Unknown)
+            }
+        }
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use fake_machine::{Code, EditError, Effect, Gpu, MACHINE_VARIABLE, Machine, State};
+use fake_machine::{Code, EditError, Gpu, MACHINE_VARIABLE, Machine, State};
 use nvml_wrapper_sys::bindings::nvmlReturn_t;
 
 use crate::holders::{self, Holders};
@@ -191,22 +191,7 @@ fn planned(machine: &Machine, name: &str, calls: u64, total: u64) -> Result<(), 
     if state.missing.iter().any(|missing| missing == name) {
         return Err(Code::FunctionNotFound);
     }
-    match state.fault(name, calls, total) {
-        None => Ok(()),
-        Some(Effect::Fail(code)) => Err(code),
-        Some(Effect::SleepMs(ms)) => {
-            std::thread::sleep(Duration::from_millis(ms));
-            Ok(())
-        }
-        Some(Effect::Arrive { gpu, pid, kind }) => {
-            let arrived = machine.edit(|state| state.arrive(gpu, pid, kind));
-            arrived.map_err(|_| Code::Unknown)
-        }
-        Some(Effect::Kill) => {
-            kill_self();
-            Err(Code::Unknown)
-        }
-    }
+    state.fault(name, calls, total).map_or(Ok(()), |effect| machine.happen(effect, kill_self))
 }
 
 fn kill_at(variable: &str, number: u64) {

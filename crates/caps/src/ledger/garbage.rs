@@ -3,49 +3,34 @@
 
 use std::os::unix::fs::FileExt;
 
+use model::SplitMix;
+
 use super::books::Seat;
+use super::tests::{ledger, page};
 use super::*;
 
-/// Numbers that look random, and are the same in each run (splitmix64).
-struct Numbers(u64);
+/// Numbers that are the same in each run.
+struct Numbers(SplitMix);
 
 impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+    fn of(seed: u64) -> Self {
+        Self(SplitMix::new(seed))
     }
 
     fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        self.0.below(limit)
     }
 
     /// A word as it should not be, or could be.
     fn word(&mut self) -> u64 {
-        let any = self.next();
+        let any = self.0.next_bits();
         let words = [0, 1, 7, u64::MAX, u64::MAX - 1, 1 << 63, any, any >> 40];
-        words[self.below(words.len() as u64) as usize]
+        words[self.0.position(words.len())]
     }
 
     fn kind(&mut self) -> Kind {
-        Kind::ALL[self.below(KINDS as u64) as usize]
+        Kind::ALL[self.0.position(KINDS)]
     }
-}
-
-fn place(name: &str) -> std::path::PathBuf {
-    let path = std::env::temp_dir().join(format!("garbage-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
-    path
-}
-
-fn page(name: &str) -> Box<LedgerPage> {
-    let path = place(name);
-    Ledger::make(&path, 0o600).unwrap();
-    let page = crate::shared::copy::<LedgerPage>(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    page
 }
 
 /// Every other process lives.
@@ -78,7 +63,7 @@ fn spoil(page: &LedgerPage, numbers: &mut Numbers) {
     }
     // A holder that lives is waited for, which takes time.
     if numbers.below(20) == 0 {
-        page.lock.store(numbers.next() | 1, Ordering::SeqCst);
+        page.lock.store(numbers.0.next_bits() | 1, Ordering::SeqCst);
     }
 }
 
@@ -96,15 +81,15 @@ fn operate(page: &LedgerPage, seat: Seat, numbers: &mut Numbers) {
         7 => drop(page.exported(seat.own, key, &even)),
         _ => page.leave(seat, &even),
     }
-    let _sum = Account::of(page, (0, 0), &|row| row % 2 == 0).held_bytes();
+    let _sum = Account::of(page, 0, &|row| row % 2 == 0).held_bytes();
 }
 
 #[test]
 fn any_words_are_a_ledger() {
     let own = ProcessId::from_word(2).unwrap();
     for seed in 0..40 {
-        let page = page("words");
-        let mut numbers = Numbers(seed);
+        let page = page();
+        let mut numbers = Numbers::of(seed);
         for _ in 0..100 {
             spoil(&page, &mut numbers);
             let seat = page.join(own, numbers.word(), &even);
@@ -123,7 +108,7 @@ fn any_words_are_a_ledger() {
 /// So it is when a process has become another program while a thread of it was inside.
 #[test]
 fn a_lock_that_nobody_of_this_process_holds_comes_free() {
-    let page = page("own");
+    let page = page();
     let own = ProcessId::own();
     page.lock.store(own.word(), Ordering::SeqCst);
     assert!(page.join(own, 0, &|_| true).is_some());
@@ -132,13 +117,12 @@ fn a_lock_that_nobody_of_this_process_holds_comes_free() {
 
 #[test]
 fn any_bytes_in_the_file_are_a_ledger() {
-    let path = place("file");
-    let ledger = Ledger::make(&path, 0o600).unwrap();
+    let (ledger, path) = ledger("file");
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     let words = size_of::<LedgerPage>() as u64 / 8;
     let own = ProcessId::own();
     let mut slot = ledger.join(own).unwrap();
-    let mut numbers = Numbers(1);
+    let mut numbers = Numbers::of(1);
     for _ in 0..1500 {
         for _ in 0..numbers.below(8) {
             // Behind the layout's number and the lock; mostly where the rows in use are.

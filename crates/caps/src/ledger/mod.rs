@@ -272,6 +272,6 @@ impl Ledger {
 
     /// Whether a process lives: as it is seen from here, or by its row's lock if it is not.
     fn lives(&self, id: ProcessId) -> bool {
-        row_lock::lives(&self.page, id, self.lock.id, |row| self.lock.is_held(row))
+        row_lock::lives(&self.page, id, self.lock.file(), |row| self.lock.is_held(row))
     }
 }

@@ -64,16 +64,15 @@ impl Account {
     pub fn read(path: &Path) -> io::Result<Self> {
         let page = shared::copy::<LedgerPage>(path)?;
         let file = shared::options().open(path)?;
-        let about = file.metadata()?;
-        let id = (about.dev(), about.ino());
-        Ok(Self::of(&page, id, &|row| row_lock::is_held_in(&file, row)))
+        let number = file.metadata()?.ino();
+        Ok(Self::of(&page, number, &|row| row_lock::is_held_in(&file, row)))
     }
 
     /// What a page says.
     ///
-    /// * `file` — device and number of its file.
+    /// * `file` — the number of its file.
     /// * `is_held` — whether a row is locked by its process.
-    pub(super) fn of(page: &LedgerPage, file: (u64, u64), is_held: &dyn Fn(usize) -> bool) -> Self {
+    pub(super) fn of(page: &LedgerPage, file: u64, is_held: &dyn Fn(usize) -> bool) -> Self {
         let process = |member: &Member| {
             let id = ProcessId::from_word(member.owner.load(Ordering::Acquire))?;
             let bytes = std::array::from_fn(|kind| {

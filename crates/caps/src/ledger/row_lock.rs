@@ -32,7 +32,7 @@ pub(super) struct RowLock {
     path: PathBuf,
     /// Device and number of the file: programs that close all that is open may close ours, and the number
     /// is then another file's.
-    pub(super) id: (u64, u64),
+    id: (u64, u64),
 }
 
 impl RowLock {
@@ -46,6 +46,11 @@ impl RowLock {
     /// Locks a row for this process. If another one has it locked, so be it: the row is ours by the page.
     pub(super) fn hold(&self, row: usize) {
         let _best_effort = control(self.descriptor(), libc::F_OFD_SETLK, libc::F_WRLCK, row);
+    }
+
+    /// The number of the file.
+    pub(super) fn file(&self) -> u64 {
+        self.id.1
     }
 
     /// Whether another process has a row locked. What cannot be found out counts as held.
@@ -130,12 +135,12 @@ fn control(
 
 /// Whether the process of a row lives.
 ///
-/// * `file` — device and number of the ledger's file.
+/// * `file` — the number of the ledger's file.
 /// * `is_held` — whether a row's byte is locked by another process.
 pub(super) fn lives(
     page: &LedgerPage,
     id: ProcessId,
-    file: (u64, u64),
+    file: u64,
     is_held: impl Fn(usize) -> bool,
 ) -> bool {
     let Some((row, member)) = page.row_of(id) else { return id.is_alive() };
@@ -148,9 +153,9 @@ pub(super) fn lives(
 }
 
 /// Whether a process has a file mapped (proc_pid_maps(5)); if that cannot be seen, it may.
-fn maps(pid: u32, file: (u64, u64)) -> bool {
+fn maps(pid: u32, file: u64) -> bool {
     let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/maps")) else { return true };
-    let number = file.1.to_string();
+    let number = file.to_string();
     text.lines().any(|line| line.split_ascii_whitespace().nth(4) == Some(number.as_str()))
 }
 

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use super::books::{NotBooked, Seat};
 use super::*;
 
-fn page() -> Box<LedgerPage> {
+/// A page on which nothing has happened.
+pub(super) fn page() -> Box<LedgerPage> {
     let path = std::env::temp_dir().join(format!(
         "ledger-{}-{:?}",
         std::process::id(),
@@ -108,7 +109,7 @@ fn garbage_in_a_page_is_read_and_does_no_harm() {
             held.store(u64::MAX, Ordering::SeqCst);
         }
     }
-    assert_eq!(Account::of(&page, (0, 0), &|_| false).held_bytes(), 0, "no such process lives");
+    assert_eq!(Account::of(&page, 0, &|_| false).held_bytes(), 0, "no such process lives");
     page.sum_up();
     assert_eq!(total(&page), u64::MAX);
     let slot = page.join(process(1), 1, &|id| id == process(1)).unwrap();
@@ -201,7 +202,7 @@ proptest! {
 }
 
 /// A ledger in a file, and its path.
-fn ledger(name: &str) -> (Ledger, std::path::PathBuf) {
+pub(super) fn ledger(name: &str) -> (Ledger, std::path::PathBuf) {
     let path = std::env::temp_dir().join(format!("ledger-{}-{name}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     (Ledger::make(&path, 0o600).unwrap(), path)

@@ -26,6 +26,16 @@ struct Process {
     samples: Vec<(u64, u64, u64)>,
 }
 
+impl Process {
+    /// Events at the head of the queue take no time.
+    fn pass_marks(&mut self) {
+        while let Some(Item::Mark(mark)) = self.queue.front() {
+            self.done.push(*mark);
+            self.queue.pop_front();
+        }
+    }
+}
+
 /// The GPU.
 #[derive(Debug)]
 pub(crate) struct Gpu {
@@ -89,14 +99,8 @@ impl Gpu {
         self.processes[process].queue.clear();
     }
 
-    /// Events at the head of a queue take no time.
     fn settle(&mut self) {
-        for process in &mut self.processes {
-            while let Some(Item::Mark(mark)) = process.queue.front() {
-                process.done.push(*mark);
-                process.queue.pop_front();
-            }
-        }
+        self.processes.iter_mut().for_each(Process::pass_marks);
     }
 
     fn advance(&mut self, to: u64) {
@@ -149,17 +153,11 @@ impl Gpu {
                         }
                     }
                 }
-                Some(Item::Mark(mark)) => {
-                    process.done.push(*mark);
-                    process.queue.pop_front();
-                }
+                Some(Item::Mark(_)) => process.pass_marks(),
                 None => return,
             }
         }
         // Events right behind a kernel that has just ended.
-        while let Some(Item::Mark(mark)) = process.queue.front() {
-            process.done.push(*mark);
-            process.queue.pop_front();
-        }
+        process.pass_marks();
     }
 }

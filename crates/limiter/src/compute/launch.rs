@@ -18,33 +18,21 @@ const LOOK_US: u64 = 50;
 const ASKED_MAX_US: u64 = 1_000_000;
 
 hooks! { NOT_FOUND;
-    fn kernel(
+    streamed kernel(
         function: Handle, x: c_uint, y: c_uint, z: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
         shared: c_uint, stream: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void
-    ) as "cuLaunchKernel": cuLaunchKernel 4000;
-    fn kernel_own(
-        function: Handle, x: c_uint, y: c_uint, z: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
-        shared: c_uint, stream: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void
-    ) as "cuLaunchKernel": cuLaunchKernel_ptsz 7000 per_thread;
-    fn kernel_ex(
+    ) as "cuLaunchKernel": cuLaunchKernel 4000, cuLaunchKernel_ptsz 7000 per_thread;
+    streamed kernel_ex(
         config: *const Config, function: Handle, parameters: *mut *mut c_void,
         extra: *mut *mut c_void
-    ) as "cuLaunchKernelEx": cuLaunchKernelEx 11060;
-    fn kernel_ex_own(
-        config: *const Config, function: Handle, parameters: *mut *mut c_void,
-        extra: *mut *mut c_void
-    ) as "cuLaunchKernelEx": cuLaunchKernelEx_ptsz 11060 per_thread;
-    fn cooperative(
+    ) as "cuLaunchKernelEx": cuLaunchKernelEx 11060, cuLaunchKernelEx_ptsz 11060 per_thread;
+    streamed cooperative(
         function: Handle, x: c_uint, y: c_uint, z: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
         shared: c_uint, stream: Handle, parameters: *mut *mut c_void
-    ) as "cuLaunchCooperativeKernel": cuLaunchCooperativeKernel 9000;
-    fn cooperative_own(
-        function: Handle, x: c_uint, y: c_uint, z: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
-        shared: c_uint, stream: Handle, parameters: *mut *mut c_void
-    ) as "cuLaunchCooperativeKernel": cuLaunchCooperativeKernel_ptsz 9000 per_thread;
-    fn graph(exec: Handle, stream: Handle) as "cuGraphLaunch": cuGraphLaunch 10000;
-    fn graph_own(exec: Handle, stream: Handle) as "cuGraphLaunch":
-        cuGraphLaunch_ptsz 10000 per_thread;
+    ) as "cuLaunchCooperativeKernel":
+        cuLaunchCooperativeKernel 9000, cuLaunchCooperativeKernel_ptsz 9000 per_thread;
+    streamed graph(exec: Handle, stream: Handle) as "cuGraphLaunch":
+        cuGraphLaunch 10000, cuGraphLaunch_ptsz 10000 per_thread;
     fn old(function: Handle) as "cuLaunch": cuLaunch 2000;
     fn old_grid(function: Handle, width: c_int, height: c_int) as "cuLaunchGrid":
         cuLaunchGrid 2000;
@@ -234,6 +222,7 @@ impl Go {
 #[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
 unsafe fn kernel(
     call: impl Fn() -> Code,
+    per_thread: bool,
     function: Handle,
     x: c_uint,
     y: c_uint,
@@ -246,66 +235,29 @@ unsafe fn kernel(
     _parameters: *mut *mut c_void,
     _extra: *mut *mut c_void,
 ) -> Code {
-    run(call, function, [x, y, z], [bx, by, bz], (stream, false))
-}
-
-#[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
-unsafe fn kernel_own(
-    call: impl Fn() -> Code,
-    function: Handle,
-    x: c_uint,
-    y: c_uint,
-    z: c_uint,
-    bx: c_uint,
-    by: c_uint,
-    bz: c_uint,
-    _shared: c_uint,
-    stream: Handle,
-    _parameters: *mut *mut c_void,
-    _extra: *mut *mut c_void,
-) -> Code {
-    run(call, function, [x, y, z], [bx, by, bz], (stream, true))
+    run(call, function, [x, y, z], [bx, by, bz], (stream, per_thread))
 }
 
 /// A launch described by a structure of the client's.
-unsafe fn described(
+unsafe fn kernel_ex(
     call: impl Fn() -> Code,
+    per_thread: bool,
     config: *const Config,
     function: Handle,
-    own: bool,
+    _parameters: *mut *mut c_void,
+    _extra: *mut *mut c_void,
 ) -> Code {
     // SAFETY: the client's structure, or null: then the driver says what is wrong.
     match unsafe { read(config) } {
-        Some(config) => run(call, function, config.grid, config.block, (config.stream, own)),
+        Some(config) => run(call, function, config.grid, config.block, (config.stream, per_thread)),
         None => call(),
     }
-}
-
-unsafe fn kernel_ex(
-    call: impl Fn() -> Code,
-    config: *const Config,
-    function: Handle,
-    _parameters: *mut *mut c_void,
-    _extra: *mut *mut c_void,
-) -> Code {
-    // SAFETY: the caller's.
-    unsafe { described(call, config, function, false) }
-}
-
-unsafe fn kernel_ex_own(
-    call: impl Fn() -> Code,
-    config: *const Config,
-    function: Handle,
-    _parameters: *mut *mut c_void,
-    _extra: *mut *mut c_void,
-) -> Code {
-    // SAFETY: the caller's.
-    unsafe { described(call, config, function, true) }
 }
 
 #[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
 unsafe fn cooperative(
     call: impl Fn() -> Code,
+    per_thread: bool,
     function: Handle,
     x: c_uint,
     y: c_uint,
@@ -317,33 +269,12 @@ unsafe fn cooperative(
     stream: Handle,
     _parameters: *mut *mut c_void,
 ) -> Code {
-    run(call, function, [x, y, z], [bx, by, bz], (stream, false))
-}
-
-#[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
-unsafe fn cooperative_own(
-    call: impl Fn() -> Code,
-    function: Handle,
-    x: c_uint,
-    y: c_uint,
-    z: c_uint,
-    bx: c_uint,
-    by: c_uint,
-    bz: c_uint,
-    _shared: c_uint,
-    stream: Handle,
-    _parameters: *mut *mut c_void,
-) -> Code {
-    run(call, function, [x, y, z], [bx, by, bz], (stream, true))
+    run(call, function, [x, y, z], [bx, by, bz], (stream, per_thread))
 }
 
 /// A graph costs what it was measured to cost, whatever is in it.
-unsafe fn graph(call: impl Fn() -> Code, exec: Handle, stream: Handle) -> Code {
-    run(call, exec, [0; 3], [0; 3], (stream, false))
-}
-
-unsafe fn graph_own(call: impl Fn() -> Code, exec: Handle, stream: Handle) -> Code {
-    run(call, exec, [0; 3], [0; 3], (stream, true))
+unsafe fn graph(call: impl Fn() -> Code, per_thread: bool, exec: Handle, stream: Handle) -> Code {
+    run(call, exec, [0; 3], [0; 3], (stream, per_thread))
 }
 
 unsafe fn old(call: impl Fn() -> Code, function: Handle) -> Code {

@@ -44,6 +44,11 @@ pub(crate) fn capturing(stream: Handle) -> bool {
     capture::any() && capture::is_recorded(stream)
 }
 
+/// In a forked process, which has neither our threads nor turns.
+pub(crate) fn forked() {
+    pacer::forked();
+}
+
 /// Whether any stream of the process is being recorded.
 pub(crate) fn any_capturing() -> bool {
     capture::any()

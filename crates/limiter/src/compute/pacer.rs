@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use caps::pace::{Member, Moment, Tick, Waited};
@@ -140,7 +140,6 @@ fn learn() -> Option<&'static Pacer> {
 /// Sits down at the boards of all GPUs on which the process has a cap of time.
 fn sit_down(now: Now, devices: Device) -> u32 {
     let Now::Capped(tenant) = now else { return NONE };
-    watch_forks();
     let mut seated = 0u32;
     for gpu in tenant.gpus() {
         if gpu.given.compute.is_none() && gpu.given.board.is_none() {
@@ -164,17 +163,8 @@ fn word_of(tenant: &str) -> u64 {
     crate::hash::fnv1a(tenant.as_bytes()) | 1
 }
 
-/// Registers [`forked`], once.
-fn watch_forks() {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if !DONE.swap(true, Ordering::Relaxed) {
-        // SAFETY: the function stays, for this library is never unloaded.
-        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-    }
-}
-
 /// A forked process sits nowhere. What it has inherited may be locked by threads that it has not.
-unsafe extern "C" fn forked() {
+pub(crate) fn forked() {
     STATE.store(UNKNOWN, Ordering::Release);
     PACERS.iter().for_each(|pacer| pacer.store(null_mut(), Ordering::Release));
     capture::forked();

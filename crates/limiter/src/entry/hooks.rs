@@ -33,9 +33,12 @@ impl Hook {
 /// `fn body(arguments) as "base": symbol since, symbol since per_thread;` makes one exported function
 /// per symbol. Each calls `body(call, arguments)`, where `call()` calls the real function with the same
 /// arguments. If the library lacks it, the answer is `$missing`.
+///
+/// `streamed body(arguments) as …` is for a body that must know which form was called, as stream 0 means
+/// something else in each: it is called as `body(call, per_thread, arguments)`.
 macro_rules! hooks {
     ($missing:expr; $(
-        fn $body:ident $arguments:tt as $base:literal: $($symbol:ident $since:literal $($thread:ident)?),+;
+        $how:ident $body:ident $arguments:tt as $base:literal: $($symbol:ident $since:literal $($thread:ident)?),+;
     )*) => {
         /// The functions of this file.
         pub(crate) static HOOKS: &[$crate::entry::hooks::Hook] = &[$($(
@@ -58,7 +61,9 @@ macro_rules! hooks {
         mod local {
             #[allow(unused_imports, reason = "types of arguments, if there are any")]
             use super::*;
-            $($( $crate::entry::hooks::hooks!(@local $missing, $body, $symbol, $arguments); )+)*
+            $($( $crate::entry::hooks::hooks!(
+                @local $missing, $how $body, $symbol, $arguments, $($thread)?
+            ); )+)*
         }
         $($( $crate::entry::hooks::hooks!(@export $symbol, $arguments); )+)*
     };
@@ -66,7 +71,8 @@ macro_rules! hooks {
     (@thread per_thread) => { true };
     // What the table gives to clients. The exported name will not do: where another library before us
     // exports it too, it is theirs, and what they ask us for would be they themselves.
-    (@local $missing:expr, $body:ident, $symbol:ident, ($($argument:ident: $type:ty),*)) => {
+    (@local $missing:expr, $how:ident $body:ident, $symbol:ident,
+        ($($argument:ident: $type:ty),*), $($thread:ident)?) => {
         #[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
         pub(super) unsafe extern "C" fn $symbol($($argument: $type),*) -> $crate::abi::Code {
             let Some(real) = reals::$symbol.get() else { return $missing };
@@ -80,8 +86,19 @@ macro_rules! hooks {
             // SAFETY: the caller's own arguments.
             let call = || unsafe { real($($argument),*) };
             // SAFETY: as the driver's function: pointers are valid or null.
-            unsafe { super::$body(call, $($argument),*) }
+            unsafe {
+                $crate::entry::hooks::hooks!(
+                    @body $how $body, call, ($($argument),*),
+                    $crate::entry::hooks::hooks!(@thread $($thread)?)
+                )
+            }
         }
+    };
+    (@body fn $body:ident, $call:ident, ($($argument:ident),*), $thread:expr) => {
+        super::$body($call, $($argument),*)
+    };
+    (@body streamed $body:ident, $call:ident, ($($argument:ident),*), $thread:expr) => {
+        super::$body($call, $thread, $($argument),*)
     };
     (@export $symbol:ident, ($($argument:ident: $type:ty),*)) => {
         #[unsafe(no_mangle)]

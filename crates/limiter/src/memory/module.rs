@@ -4,7 +4,7 @@
 //! usual. Else what the driver's free memory has shrunk by counts, less what the tenant's own books have
 //! grown by, and not more than a little: others may take memory at the same time.
 
-use std::ffi::{c_char, c_uint, c_void};
+use std::ffi::{c_uint, c_void};
 
 use caps::Kind;
 
@@ -18,10 +18,9 @@ use crate::tenant::Tenant;
 use crate::{compute, driver};
 
 hooks! { NOT_FOUND;
-    fn load(to: *mut Handle, path: *const c_char) as "cuModuleLoad": cuModuleLoad 2000;
-    fn load_data(to: *mut Handle, image: *const c_void) as "cuModuleLoadData":
-        cuModuleLoadData 2000;
-    fn load_fat(to: *mut Handle, image: *const c_void) as "cuModuleLoadFatBinary":
+    fn load(to: *mut Handle, path: *const c_void) as "cuModuleLoad": cuModuleLoad 2000;
+    fn load(to: *mut Handle, image: *const c_void) as "cuModuleLoadData": cuModuleLoadData 2000;
+    fn load(to: *mut Handle, image: *const c_void) as "cuModuleLoadFatBinary":
         cuModuleLoadFatBinary 2000;
     fn load_with(
         to: *mut Handle, image: *const c_void, count: c_uint, options: *mut c_void,
@@ -34,8 +33,8 @@ hooks! { NOT_FOUND;
         jits: c_uint, options: *mut c_void, values: *mut c_void, count: c_uint
     ) as "cuLibraryLoadData":
         cuLibraryLoadData 12000;
-    fn library_of(
-        to: *mut Handle, path: *const c_char, jit: *mut c_void, jit_values: *mut c_void,
+    fn library(
+        to: *mut Handle, path: *const c_void, jit: *mut c_void, jit_values: *mut c_void,
         jits: c_uint, options: *mut c_void, values: *mut c_void, count: c_uint
     ) as "cuLibraryLoadFromFile":
         cuLibraryLoadFromFile 12000;
@@ -77,17 +76,8 @@ unsafe fn counted(call: impl Fn() -> Code, to: *mut Handle, sort: Sort) -> Code 
     code
 }
 
-unsafe fn load(call: impl Fn() -> Code, to: *mut Handle, _path: *const c_char) -> Code {
-    // SAFETY: the caller's.
-    unsafe { counted(call, to, MODULE) }
-}
-
-unsafe fn load_data(call: impl Fn() -> Code, to: *mut Handle, _image: *const c_void) -> Code {
-    // SAFETY: the caller's.
-    unsafe { counted(call, to, MODULE) }
-}
-
-unsafe fn load_fat(call: impl Fn() -> Code, to: *mut Handle, _image: *const c_void) -> Code {
+/// From a file or from an image.
+unsafe fn load(call: impl Fn() -> Code, to: *mut Handle, _from: *const c_void) -> Code {
     // SAFETY: the caller's.
     unsafe { counted(call, to, MODULE) }
 }
@@ -113,23 +103,7 @@ unsafe fn unload(call: impl Fn() -> Code, module: Handle) -> Code {
 unsafe fn library(
     call: impl Fn() -> Code,
     to: *mut Handle,
-    _code: *const c_void,
-    _jit: *mut c_void,
-    _jit_values: *mut c_void,
-    _jits: c_uint,
-    _options: *mut c_void,
-    _values: *mut c_void,
-    _count: c_uint,
-) -> Code {
-    // SAFETY: the caller's.
-    unsafe { counted(call, to, LIBRARY) }
-}
-
-#[allow(clippy::too_many_arguments, reason = "the driver's own signature")]
-unsafe fn library_of(
-    call: impl Fn() -> Code,
-    to: *mut Handle,
-    _path: *const c_char,
+    _from: *const c_void,
     _jit: *mut c_void,
     _jit_values: *mut c_void,
     _jits: c_uint,

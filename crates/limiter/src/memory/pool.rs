@@ -33,31 +33,24 @@ const STREAMS_WITHOUT_GPU: usize = 2;
 const OWN_STREAM: usize = 2;
 
 hooks! { NOT_FOUND;
-    fn allocate(to: *mut DevicePtr, bytes: usize, stream: Handle) as "cuMemAllocAsync":
-        cuMemAllocAsync 11020;
-    fn allocate_own(to: *mut DevicePtr, bytes: usize, stream: Handle) as "cuMemAllocAsync":
-        cuMemAllocAsync_ptsz 11020 per_thread;
-    fn allocate_from(
+    streamed allocate(to: *mut DevicePtr, bytes: usize, stream: Handle) as "cuMemAllocAsync":
+        cuMemAllocAsync 11020, cuMemAllocAsync_ptsz 11020 per_thread;
+    streamed allocate_from(
         to: *mut DevicePtr, bytes: usize, pool: Handle, stream: Handle
     ) as "cuMemAllocFromPoolAsync":
-        cuMemAllocFromPoolAsync 11020;
-    fn allocate_from_own(
-        to: *mut DevicePtr, bytes: usize, pool: Handle, stream: Handle
-    ) as "cuMemAllocFromPoolAsync":
-        cuMemAllocFromPoolAsync_ptsz 11020 per_thread;
-    fn free(address: DevicePtr, stream: Handle) as "cuMemFreeAsync":
-        cuMemFreeAsync 11020;
-    fn free_own(address: DevicePtr, stream: Handle) as "cuMemFreeAsync":
-        cuMemFreeAsync_ptsz 11020 per_thread;
+        cuMemAllocFromPoolAsync 11020, cuMemAllocFromPoolAsync_ptsz 11020 per_thread;
+    streamed free(address: DevicePtr, stream: Handle) as "cuMemFreeAsync":
+        cuMemFreeAsync 11020, cuMemFreeAsync_ptsz 11020 per_thread;
     fn create(to: *mut Handle, properties: *const Placed) as "cuMemPoolCreate":
         cuMemPoolCreate 11020;
     fn destroy(pool: Handle) as "cuMemPoolDestroy": cuMemPoolDestroy 11020;
     fn trim(pool: Handle, keep: usize) as "cuMemPoolTrimTo": cuMemPoolTrimTo 11020;
 }
 
-/// The stream that a call names in its form for the thread's own stream.
-fn own_stream(stream: Handle) -> Handle {
-    if stream.is_null() { std::ptr::without_provenance_mut(OWN_STREAM) } else { stream }
+/// The stream that a call names, by a handle that means the same in both forms of it.
+fn named(stream: Handle, per_thread: bool) -> Handle {
+    let own = per_thread && stream.is_null();
+    if own { std::ptr::without_provenance_mut(OWN_STREAM) } else { stream }
 }
 
 /// The GPU of a stream; that of the thread's context if the stream has none of its own.
@@ -74,10 +67,12 @@ fn device_of(stream: Handle) -> Option<Device> {
 
 unsafe fn allocate(
     call: impl Fn() -> Code,
+    per_thread: bool,
     to: *mut DevicePtr,
     bytes: usize,
     stream: Handle,
 ) -> Code {
+    let stream = named(stream, per_thread);
     if compute::capturing(stream) {
         return call();
     }
@@ -91,23 +86,15 @@ unsafe fn allocate(
     unsafe { grow(tenant, gpu, pool.expose_provenance(), (to, bytes), stream, call) }
 }
 
-unsafe fn allocate_own(
-    call: impl Fn() -> Code,
-    to: *mut DevicePtr,
-    bytes: usize,
-    stream: Handle,
-) -> Code {
-    // SAFETY: the caller's.
-    unsafe { allocate(call, to, bytes, own_stream(stream)) }
-}
-
 unsafe fn allocate_from(
     call: impl Fn() -> Code,
+    per_thread: bool,
     to: *mut DevicePtr,
     bytes: usize,
     pool: Handle,
     stream: Handle,
 ) -> Code {
+    let stream = named(stream, per_thread);
     if compute::capturing(stream) {
         return call();
     }
@@ -115,17 +102,6 @@ unsafe fn allocate_from(
     let (tenant, gpu) = given!(ground, call);
     // SAFETY: the caller's.
     unsafe { grow(tenant, gpu, pool.expose_provenance(), (to, bytes), stream, call) }
-}
-
-unsafe fn allocate_from_own(
-    call: impl Fn() -> Code,
-    to: *mut DevicePtr,
-    bytes: usize,
-    pool: Handle,
-    stream: Handle,
-) -> Code {
-    // SAFETY: the caller's.
-    unsafe { allocate_from(call, to, bytes, pool, own_stream(stream)) }
 }
 
 /// The GPU that a pool takes memory of; `None` for pools of the host. Of a pool that is not known the
@@ -198,8 +174,13 @@ unsafe fn grow(
     code
 }
 
-unsafe fn free(call: impl Fn() -> Code, address: DevicePtr, stream: Handle) -> Code {
-    if compute::capturing(stream) {
+unsafe fn free(
+    call: impl Fn() -> Code,
+    per_thread: bool,
+    address: DevicePtr,
+    stream: Handle,
+) -> Code {
+    if compute::capturing(named(stream, per_thread)) {
         return call();
     }
     let tenant = capped!(call);
@@ -207,11 +188,6 @@ unsafe fn free(call: impl Fn() -> Code, address: DevicePtr, stream: Handle) -> C
     ground::given_back(tenant, Name::Address(address), || {
         tenant.pools.given_back(tenant, address, &call)
     })
-}
-
-unsafe fn free_own(call: impl Fn() -> Code, address: DevicePtr, stream: Handle) -> Code {
-    // SAFETY: the caller's.
-    unsafe { free(call, address, own_stream(stream)) }
 }
 
 unsafe fn create(call: impl Fn() -> Code, to: *mut Handle, properties: *const Placed) -> Code {

@@ -123,4 +123,5 @@ unsafe extern "C" fn forked() {
     }
     READER.store(0, Ordering::Relaxed);
     PHASE.store(BEFORE, Ordering::Release);
+    crate::compute::forked();
 }

@@ -28,14 +28,19 @@ struct region {
 static struct region *shared;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* fault: of this process only */
 
-static void *real(const char *name) {
-    static void *library;
-    if (!library) library = dlopen("libcuda.so.1", RTLD_NOW);
+/* The dlsym that this library stands in for. */
+static void *found(void *library, const char *name) {
     typedef void *(*lookup)(void *, const char *);
     static lookup next;
     if (!next) next = (lookup)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
     if (!next) next = (lookup)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
     return next(library, name);
+}
+
+static void *real(const char *name) {
+    static void *library;
+    if (!library) library = dlopen("libcuda.so.1", RTLD_NOW);
+    return found(library, name);
 }
 #define REAL(type, name) ((type)real(name))
 
@@ -166,9 +171,5 @@ void *dlsym(void *library, const char *name) {
     };
     for (unsigned at = 0; at < sizeof hooks / sizeof *hooks; at++)
         if (strcmp(hooks[at].name, name) == 0) return hooks[at].hook;
-    typedef void *(*lookup)(void *, const char *);
-    static lookup next;
-    if (!next) next = (lookup)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-    if (!next) next = (lookup)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-    return next(library, name);
+    return found(library, name);
 }

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use model::SplitMix;
+
 use crate::run::boards;
 use crate::support::Stage;
 
@@ -32,29 +34,12 @@ impl Drop for Spoiling {
     }
 }
 
-/// Numbers that look random, and are the same in each run (splitmix64).
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
-
 /// Begins to spoil the files of a stage.
 pub(crate) fn start(stage: &Stage, seed: u64) -> Spoiling {
     let ledgers = stage.machine.read().gpus.iter().map(|gpu| stage.ledger(&gpu.uuid)).collect();
     let (boards, caps) = (boards(stage), stage.folder.join("caps"));
     let ended = Arc::new(AtomicBool::new(false));
-    let mut spoiler = Spoiler { numbers: Numbers(seed), ledgers, boards, caps };
+    let mut spoiler = Spoiler { numbers: SplitMix::new(seed), ledgers, boards, caps };
     let until = Arc::clone(&ended);
     let thread = std::thread::spawn(move || {
         for _ in 0..WRITES {
@@ -69,7 +54,7 @@ pub(crate) fn start(stage: &Stage, seed: u64) -> Spoiling {
 }
 
 struct Spoiler {
-    numbers: Numbers,
+    numbers: SplitMix,
     ledgers: Vec<PathBuf>,
     boards: Vec<PathBuf>,
     caps: PathBuf,
@@ -87,7 +72,7 @@ impl Spoiler {
     /// Overwrites some words of a page, or a stretch of it.
     fn words(&mut self, board: bool) {
         let files = if board { &self.boards } else { &self.ledgers };
-        let path = files[self.numbers.below(files.len() as u64) as usize].clone();
+        let path = files[self.numbers.position(files.len())].clone();
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         let words = file.metadata().unwrap().len().saturating_sub(HEAD) / 8;
         let stretch = if self.numbers.below(8) == 0 { 512 } else { 1 };
@@ -100,9 +85,9 @@ impl Spoiler {
     }
 
     fn word(&mut self, file: &File, at: u64) {
-        let random = self.numbers.next();
+        let random = self.numbers.next_bits();
         let choices = [0, u64::MAX, u64::from(std::process::id()), 1 << 63, random, random >> 40];
-        let word = choices[self.numbers.below(choices.len() as u64) as usize];
+        let word = choices[self.numbers.position(choices.len())];
         file.write_all_at(&word.to_ne_bytes(), at).unwrap();
     }
 

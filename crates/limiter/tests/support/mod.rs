@@ -241,7 +241,7 @@ pub(crate) fn built(name: &str, sources: &[&str], more: &[&str]) -> PathBuf {
     let clients = Path::new(std::env!("CARGO_MANIFEST_DIR")).join("tests/clients");
     let mut hasher = DefaultHasher::new();
     more.hash(&mut hasher);
-    for source in sources.iter().chain(&["cuda.h"]) {
+    for source in sources.iter().chain(&["cuda.h", "client.h"]) {
         std::fs::read(clients.join(source)).unwrap().hash(&mut hasher);
     }
     let folder = PathBuf::from(std::env!("CARGO_TARGET_TMPDIR"));

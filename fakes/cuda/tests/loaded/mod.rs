@@ -1,5 +1,4 @@
-//! The fake driver, loaded as programs load it. It is told its machine by the environment, so that each
-//! test runs in a process of its own: the test starts itself again.
+//! The fake driver, loaded as programs load it.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,15 +8,14 @@
     reason = "a part of tests, of which each uses some"
 )]
 
+#[path = "../../../machine/tests/loaded/alone.rs"]
+mod alone;
+
 use std::ffi::{CString, c_void};
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
-use fake_machine::{GpuSpec, MACHINE_VARIABLE, Machine, State};
-
-/// Set in the process of a test; the name of the test.
-const TEST_VARIABLE: &str = "LOADED_TEST";
+use fake_machine::{Machine, State};
 
 /// A machine and a driver that shows it, not initialised.
 pub(crate) struct Loaded {
@@ -33,33 +31,8 @@ pub(crate) fn alone(
     variables: &[(&str, &str)],
     change: impl FnOnce(&mut State),
 ) -> Option<Loaded> {
-    if std::env::var(TEST_VARIABLE).is_ok_and(|name| name == test) {
-        let folder = std::env::var_os(MACHINE_VARIABLE).unwrap();
-        return Some(Loaded { machine: Machine::open(folder).unwrap(), handle: open() });
-    }
-    let folder = std::env::temp_dir().join(format!("cuda-{}-{test}", std::process::id()));
-    let machine = Machine::create(&folder, &GpuSpec::list(gpus).unwrap()).unwrap();
-    let edited = machine.edit(|state| {
-        change(state);
-        Ok(())
-    });
-    edited.unwrap();
-    let done = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(MACHINE_VARIABLE, &folder)
-        .env(TEST_VARIABLE, test)
-        .env_remove("CUDA_VISIBLE_DEVICES")
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}");
-    // A test that does not exist would pass too.
-    let ran = String::from_utf8_lossy(&done.stdout).contains("1 passed");
-    assert!(ran, "the name given to `alone` is not that of the test");
-    eprintln!("{said}");
-    std::fs::remove_dir_all(folder).unwrap();
-    None
+    let machine = alone::alone(test, gpus, variables, change)?;
+    Some(Loaded { machine, handle: open() })
 }
 
 /// The fake driver that lies in the target folder.

@@ -1,17 +1,14 @@
-//! The fake driver, loaded as programs load it. The driver is told its machine by the environment, so
-//! that each test runs in a process of its own: the test starts itself again.
+//! The fake driver, loaded as programs load it.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a part of tests")]
 
+mod alone;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use fake_machine::{GpuSpec, MACHINE_VARIABLE, Machine, State};
+use fake_machine::{Machine, State};
 use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t};
-
-/// Set in the process of a test; the name of the test.
-const TEST_VARIABLE: &str = "LOADED_TEST";
 
 /// A machine and a driver that shows it, initialised.
 pub(crate) struct Loaded {
@@ -22,25 +19,7 @@ pub(crate) struct Loaded {
 /// In the test's own process: the machine, made of these GPUs, and its driver. Else runs that process,
 /// fails if it fails, and returns nothing.
 pub(crate) fn alone(test: &str, gpus: &str) -> Option<Loaded> {
-    if std::env::var(TEST_VARIABLE).is_ok_and(|name| name == test) {
-        return Some(Loaded::open(std::env::var_os(MACHINE_VARIABLE).unwrap().as_ref()));
-    }
-    let folder = std::env::temp_dir().join(format!("loaded-{}-{test}", std::process::id()));
-    Machine::create(&folder, &GpuSpec::list(gpus).unwrap()).unwrap();
-    let done = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(MACHINE_VARIABLE, &folder)
-        .env(TEST_VARIABLE, test)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}");
-    // A test that does not exist would pass too.
-    let ran = String::from_utf8_lossy(&done.stdout).contains("1 passed");
-    assert!(ran, "the name given to `alone` is not that of the test");
-    eprintln!("{said}");
-    std::fs::remove_dir_all(folder).unwrap();
-    None
+    alone::alone(test, gpus, &[], |_| ()).map(|machine| Loaded::open(machine.folder()))
 }
 
 /// The fake driver that lies in the target folder.
