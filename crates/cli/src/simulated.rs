@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fake_machine::{GpuSpec, MACHINE_VARIABLE, Machine};
+use node::companion;
 use node::mps::Mps;
 use node::procfs::Procfs;
 
@@ -96,19 +97,9 @@ fn own_folder() -> PathBuf {
 
 /// Where the simulated driver is, beside this program or where it is installed.
 fn parts() -> Result<PathBuf, Failure> {
-    let program = std::env::current_exe().and_then(fs::canonicalize);
-    let program = program.map_err(|error| Failure::Machine(format!("this program: {error}")))?;
-    let beside = program.parent().map(Path::to_path_buf).unwrap_or_default();
-    let places = [beside.clone(), beside.join("../lib/hotpot")];
-    let found = places.iter().find(|place| place.join(LIBRARY.0).exists());
-    found.cloned().ok_or_else(|| {
-        let text = format!(
-            "{}: the simulated driver {} is not there; build it with `cargo build --workspace`, in \
-             the same profile",
-            beside.display(),
-            LIBRARY.0
-        );
-        Failure::Machine(text)
+    companion::folder_with(LIBRARY.0).map_err(|error| {
+        let way_out = "build it with `cargo build --workspace`, in the same profile";
+        Failure::Machine(format!("the simulated driver: {error}; {way_out}"))
     })
 }
 

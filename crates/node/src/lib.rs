@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod backend;
+pub mod companion;
 pub mod compute_mode;
 pub mod driver;
 pub mod gpu_lock;

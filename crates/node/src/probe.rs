@@ -4,7 +4,6 @@
 use crate::backend::{Backends, Enforcement};
 use crate::driver::Driver;
 use crate::inventory::Mig;
-use crate::limiter::Limiter;
 use crate::memory_limit;
 use crate::mps::Mps;
 use crate::time_slice::TimeSlice;
@@ -13,18 +12,20 @@ use crate::time_slice::TimeSlice;
 ///
 /// * `gpu` — its UUID.
 /// * `mig` — as [`mig`] found, or why there is none.
+/// * `limiter` — as [`crate::limiter::Limiter::probe`] found, once for the machine.
 pub(crate) fn backends(
     driver: &Driver,
     gpu: &str,
     mig: Enforcement,
     compute_capability: (u32, u32),
+    limiter: Enforcement,
 ) -> Backends {
     Backends {
         mig,
         memory_limit: memory_limit::untried(driver),
         mps: Mps::probe(gpu, compute_capability),
         time_slice: TimeSlice::probe(),
-        limiter: Limiter::probe(None),
+        limiter,
     }
 }
 

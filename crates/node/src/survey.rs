@@ -10,6 +10,7 @@ use crate::backend::Enforcement;
 use crate::compute_mode;
 use crate::driver::{Driver, DriverError, Fault};
 use crate::inventory::{Device, DriverFacts, Inventory, Link, LostDevice, Mig};
+use crate::limiter::Limiter;
 use crate::mig;
 use crate::model_names::catalogue_name;
 use crate::probe;
@@ -27,9 +28,10 @@ impl Driver {
         let mut inventory =
             Inventory { driver: self.facts()?, devices: Vec::new(), lost: Vec::new() };
         let count = self.nvml().device_count().map_err(DriverError::of("nvmlDeviceGetCount_v2"))?;
+        let limiter = Limiter::probe(None);
         let mut before: Vec<Reached<'_>> = Vec::new();
         for index in 0..count {
-            match self.survey(index, &before) {
+            match self.survey(index, &before, &limiter) {
                 Ok((device, reached)) => {
                     inventory.devices.push(device);
                     before.push(reached);
@@ -64,6 +66,7 @@ impl Driver {
         &'a self,
         index: u32,
         before: &[Reached<'a>],
+        limiter: &Enforcement,
     ) -> Result<(Device, Reached<'a>), (Option<String>, DriverError)> {
         let name = format!("GPU {index}");
         let unnamed = |error: DriverError| (None, error.on(&name));
@@ -72,16 +75,16 @@ impl Driver {
         let uuid = handle.uuid().map_err(DriverError::of("nvmlDeviceGetUUID")).map_err(unnamed)?;
         let named = |error: DriverError| (Some(uuid.clone()), error.on(&uuid));
         let reached = Reached::new(index, handle).map_err(named)?;
-        let device = self.describe(index, &uuid, &reached, before).map_err(named)?;
+        let device = self.describe(&uuid, &reached, before, limiter).map_err(named)?;
         Ok((device, reached))
     }
 
     fn describe(
         &self,
-        index: u32,
         uuid: &str,
         reached: &Reached<'_>,
         before: &[Reached<'_>],
+        limiter: &Enforcement,
     ) -> Result<Device, DriverError> {
         let handle = &reached.handle;
         let product = handle.name().map_err(DriverError::of("nvmlDeviceGetName"))?;
@@ -93,7 +96,7 @@ impl Driver {
         let compute_capability = (part(capability.major), part(capability.minor));
         let (mig, mig_backend) = self.mig(uuid)?;
         Ok(Device {
-            index,
+            index: reached.index,
             uuid: uuid.to_owned(),
             pci_bus_id: reached.bus_id.clone(),
             model: catalogue_name(&product, memory_mib),
@@ -104,7 +107,7 @@ impl Driver {
             compute_mode: compute_mode::read(handle)?.unwrap_or_default(),
             numa_node: handle.numa_node_id().ok(),
             mig,
-            backends: probe::backends(self, uuid, mig_backend, compute_capability),
+            backends: probe::backends(self, uuid, mig_backend, compute_capability, limiter.clone()),
             links: before.iter().map(|other| reached.link_to(other)).collect(),
         })
     }

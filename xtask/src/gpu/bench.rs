@@ -68,7 +68,8 @@ impl Bench {
         if !limiter.exists() {
             return Err(format!("{} is not there; build it, or put it there", limiter.display()));
         }
-        let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+        // Not by its name: cargo may have put another file there since this program was started.
+        let program = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
         let mut bench = Self {
             program,
             limiter,

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::backend::Enforcement;
+use crate::companion;
 
 pub use books::{Books, BooksError, Entry, ledger_of_user};
 pub(crate) use books::{forget, sweep, word};
@@ -43,7 +44,7 @@ impl Limiter {
         let named = named.map(Path::to_owned).or(variable.map(PathBuf::from));
         let path = match named {
             Some(path) => path,
-            None => beside_this_program()?,
+            None => installed()?,
         };
         let path = path.canonicalize();
         let path = path.map_err(|error| format!("the limiter library: {error}; {WAY_OUT}"))?;
@@ -78,14 +79,10 @@ impl Limiter {
 }
 
 /// The library that came with this program.
-fn beside_this_program() -> Result<PathBuf, String> {
-    let program = std::env::current_exe().and_then(std::fs::canonicalize);
-    let program = program.map_err(|error| format!("this program: {error}"))?;
-    let beside = program.parent().map(Path::to_path_buf).unwrap_or_default();
-    let places = [beside.join(LIBRARY), beside.join("../lib/hotpot").join(LIBRARY)];
-    let found = places.into_iter().find(|place| place.exists());
-    let beside = beside.display();
-    found.ok_or_else(|| format!("the limiter library {LIBRARY} is not in {beside}; {WAY_OUT}"))
+fn installed() -> Result<PathBuf, String> {
+    let folder = companion::folder_with(LIBRARY);
+    let folder = folder.map_err(|error| format!("the limiter library: {error}; {WAY_OUT}"))?;
+    Ok(folder.join(LIBRARY))
 }
 
 /// Looks whether the loader would take the file: one that it cannot take is passed over, and the
