@@ -62,7 +62,9 @@ fn main() -> ExitCode {
         {
             shell::again_in_release(&args)
         }
-        ["gpu-test", ..] if cfg!(debug_assertions) && shell::has_cargo() => {
+        ["gpu-test", rest @ ..]
+            if cfg!(debug_assertions) && shell::has_cargo() && !rest.contains(&"--help") =>
+        {
             shell::again_in_release(&args)
         }
         ["gpu-test", words @ ..] => gpu::run(words),

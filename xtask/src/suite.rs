@@ -45,7 +45,10 @@ fn interleavings() -> Verdict {
     let folder = folder.to_string_lossy();
     let words =
         ["test", "--package", "caps", "--lib", "--release", "--quiet", "--target-dir", &folder];
-    shell::cargo_with(&[&words[..], &["interleavings"]].concat(), &[("RUSTFLAGS", "--cfg loom -A dead_code")])
+    shell::cargo_with(
+        &[&words[..], &["interleavings"]].concat(),
+        &[("RUSTFLAGS", "--cfg loom -A dead_code")],
+    )
 }
 
 /// Whether a cargo component is installed; a toolchain may come without.

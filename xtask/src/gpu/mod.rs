@@ -61,7 +61,7 @@ impl Asked {
                 "--quick" => asked.quick = true,
                 "--simulated" => asked.simulated = true,
                 "--change-settings" => asked.change_settings = true,
-                other => return Err(format!("unknown: {other}")),
+                other => return Err(format!("unknown: {other}; see --help")),
             }
         }
         Ok(asked)
@@ -69,19 +69,30 @@ impl Asked {
 
     fn parts(&self) -> Result<Vec<Part>, String> {
         let wanted = |part: &Part| self.only.as_ref().is_none_or(|only| only == part.name);
-        let names = || parts::ALL.iter().map(|part| part.name).collect::<Vec<_>>().join(", ");
         let parts: Vec<Part> = parts::ALL.into_iter().filter(wanted).collect();
         if parts.is_empty() {
-            Err(format!("there is no such part; there are {}", names()))
+            Err(format!("there is no such part; there are {}", parts::names()))
         } else {
             Ok(parts)
         }
     }
 }
 
-/// Flags: `--only PART`, `--output DIR`, `--quick` (shares over 2 s instead of 10), `--simulated` (on a
-/// simulated GPU), `--change-settings` (MIG mode and time slices may be changed and put back).
+/// What can be asked for.
+const HELP: &str = "cargo xtask gpu-test: what holds on a real GPU, part by part, as tables
+
+  --only PART         one part alone
+  --output DIR        where gpu-test.md goes; else gpu-test in the target folder
+  --quick             shares are measured over 2 s instead of 10
+  --simulated         on a simulated GPU: tries the script, measures nothing real
+  --change-settings   MIG mode and time slices may be changed, and are put back";
+
+/// Runs the parts that are asked for; see [`HELP`].
 pub(crate) fn run(words: &[&str]) -> Verdict {
+    if words.iter().any(|word| matches!(*word, "--help" | "-h")) {
+        println!("{HELP}\n\nParts: {}", parts::names());
+        return Ok(());
+    }
     let asked = Asked::read(words)?;
     let parts = asked.parts()?;
     let output = |error: std::io::Error| format!("{}: {error}", asked.output.display());

@@ -20,11 +20,14 @@ use crate::{Verdict, shell};
 const CALLS_MAX: [(&str, f64); 2] = [("alloc", 300.0), ("launch", 100.0)];
 /// What starting a program may cost more at most, in ms of CPU.
 const START_MAX_MS: f64 = 1.0;
+/// From this load on others' work shows in prices.
+const BUSY: f64 = 0.7;
 /// Shares with `--quick` are measured so long, in ms.
 const QUICK_MS: u64 = 3_000;
 
 /// * `quick` — fewer rounds, two splits of shares, no build for old C libraries.
 pub(crate) fn run(quick: bool) -> Verdict {
+    let before = load();
     shell::cargo(&[
         "build",
         "--release",
@@ -54,7 +57,26 @@ pub(crate) fn run(quick: bool) -> Verdict {
     }
     shares::run(&bench, &simulated.machine, quick, &mut missed)?;
     tidy_away(&folder);
-    if missed.is_empty() { Ok(()) } else { Err(format!("missed: {}", missed.join("; "))) }
+    if missed.is_empty() {
+        return Ok(());
+    }
+    Err(format!("missed: {}{}", missed.join("; "), busy(before)))
+}
+
+/// Processes that ran or wanted to run in the last minute (proc(5), `loadavg`).
+fn load() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0)
+}
+
+/// What others' work may have to do with a price that is missed.
+fn busy(load: f64) -> String {
+    if load < BUSY {
+        return String::new();
+    }
+    format!(
+        "; the load was {load} before this began: prices are those of a quiet machine, try again"
+    )
 }
 
 fn tidy_away(folder: &Path) {

@@ -42,3 +42,8 @@ pub(super) const ALL: [Part; 10] = [
     Part { name: "mig", bound_s: 90, run: mig::run },
     Part { name: "memory-limit", bound_s: 60, run: memory_limit::run },
 ];
+
+/// Their names, for whoever has to choose.
+pub(super) fn names() -> String {
+    ALL.map(|part| part.name).join(", ")
+}
