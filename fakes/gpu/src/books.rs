@@ -4,10 +4,11 @@
 //! [`Books::recount`]. A claim counts from the moment its `state` is set, which is the last thing that
 //! taking it does, and until `state` is cleared, which is the first thing that freeing it does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::owner::Owner;
+use crate::shape::Room;
 use crate::works::{GPUS, PlaceKey};
 use crate::{Claim, Full, Held, KINDS, MemoryKind, Place};
 
@@ -100,13 +101,13 @@ impl Account {
 }
 
 impl Books {
-    /// Takes memory of a place that has `room` for processes in these books.
+    /// Takes memory of a place in which there is that `room`.
     pub(crate) fn take(
         &mut self,
         owner: Owner,
         place: Place,
         (kind, bytes): (MemoryKind, u64),
-        room: u64,
+        room: &Room,
         now_ns: u64,
     ) -> Result<Claim, Full> {
         self.sweep_if_due(now_ns);
@@ -124,9 +125,11 @@ impl Books {
         owner: Owner,
         place: Place,
         (kind, bytes): (MemoryKind, u64),
-        room: u64,
+        room: &Room,
     ) -> Result<Claim, Full> {
-        let free = self.free(place, room);
+        // Asked with the books locked: what those of a cgroup hold must not change until it is booked.
+        let left = room.left_by_limits(owner.pid, |pids| self.held_by(place.gpu, pids));
+        let free = self.free(place, room.bytes).min(left);
         let full = Full { asked: bytes, free };
         if bytes > free {
             return Err(full);
@@ -183,6 +186,16 @@ impl Books {
             Some(_) => totals[column(place.into())],
         };
         room.saturating_sub(used)
+    }
+
+    /// Bytes of a GPU that some processes hold.
+    fn held_by(&self, gpu: u32, pids: &BTreeSet<u32>) -> u64 {
+        let of = |account: &&Account| {
+            let owner = account.owner();
+            account.place.gpu == gpu && owner.is_some_and(|owner| pids.contains(&owner.pid))
+        };
+        let accounts = self.accounts[..self.accounts_end as usize].iter().filter(of);
+        accounts.flat_map(|account| account.bytes).sum()
     }
 
     /// What living processes hold.

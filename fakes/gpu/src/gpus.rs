@@ -60,7 +60,8 @@ impl Gpus {
     /// Takes memory for the calling process, which holds it until it gives it back or ends.
     ///
     /// # Errors
-    /// The place has not so much left, or the tables of processes or claims are full.
+    /// The place has not so much left, or a memory limit of a cgroup leaves less to its processes, or the
+    /// tables of processes or claims are full.
     pub fn take(
         &self,
         place: Place,
@@ -69,7 +70,7 @@ impl Gpus {
     ) -> std::result::Result<Claim, Full> {
         let room = self.shape.room(place);
         let owner = self.me();
-        self.shared.books.lock().take(owner, place, (kind, bytes), room, clock_ns())
+        self.shared.books.lock().take(owner, place, (kind, bytes), &room, clock_ns())
     }
 
     /// Lets the calling process hold memory too, or once more, as with memory that it has imported. It
@@ -103,7 +104,7 @@ impl Gpus {
         let room = self.shape.room(place);
         let mut books = self.shared.books.lock();
         books.sweep_if_due(clock_ns());
-        books.free(place, room)
+        books.free(place, room.bytes)
     }
 
     /// What living processes hold, by process and place.

@@ -1,8 +1,9 @@
 //! What a place has, as the machine's state tells it: memory and multiprocessors.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fake_machine::{Gpu, Machine, State, compute_profiles};
+use fake_machine::{Gpu, Machine, MemoryLimit, State, compute_profiles};
 
 use crate::Place;
 
@@ -18,6 +19,31 @@ struct Part {
     instance: Option<(u32, u32)>,
     bytes: u64,
     sms: u32,
+}
+
+/// What there is of a place for processes that are known to the books.
+pub(crate) struct Room {
+    /// All but what the driver keeps and what processes hold that were put on it by a test; 0 if there is
+    /// no such place.
+    pub(crate) bytes: u64,
+    state: Arc<State>,
+    gpu: u32,
+}
+
+impl Room {
+    /// Bytes that the memory limits of its cgroups leave to a process; `u64::MAX` if there are none.
+    ///
+    /// * `held` — bytes of the GPU that some processes hold by the books.
+    pub(crate) fn left_by_limits(&self, pid: u32, held: impl Fn(&BTreeSet<u32>) -> u64) -> u64 {
+        let Some(gpu) = self.state.gpus.get(self.gpu as usize) else { return u64::MAX };
+        let hard = gpu.memory_limits.iter().filter(|limit| limit.hard_bytes != MemoryLimit::NONE);
+        let left = hard.filter_map(|limit| {
+            let pids = limit.pids();
+            let used = || held(&pids) + gpu.used_mib_by(&pids) * MIB;
+            pids.contains(&pid).then(|| limit.hard_bytes.saturating_sub(used()))
+        });
+        left.min().unwrap_or(u64::MAX)
+    }
 }
 
 /// What all places of one version of the state have. Keeping the state keeps its address from being
@@ -57,15 +83,11 @@ impl Shape {
         }
     }
 
-    /// Bytes of a place that processes known to these books may hold: all but what the driver keeps
-    /// and what processes hold that were put on it by a test. None if there is no such place.
-    pub(crate) fn room(&self, place: Place) -> u64 {
+    /// What there is of a place.
+    pub(crate) fn room(&self, place: Place) -> Room {
         let shapes = self.now();
-        let Some(part) = shapes.part(place) else { return 0 };
-        let gpu = shapes.state.gpus.get(place.gpu as usize);
-        let injected = gpu.filter(|gpu| !gpu.processes.is_empty());
-        let used = injected.map_or(0, |gpu| gpu.used_mib(place.instance.map(|(id, _)| id)));
-        part.bytes.saturating_sub(used * MIB)
+        let bytes = shapes.bytes(place);
+        Room { bytes, state: Arc::clone(&shapes.state), gpu: place.gpu }
     }
 
     /// Multiprocessors of a place if its GPU had `whole`; 0 stands for as many as the model has.
@@ -85,6 +107,15 @@ impl Shapes {
     fn part(&self, place: Place) -> Option<&Part> {
         let parts = self.gpus.get(place.gpu as usize)?;
         parts.iter().find(|part| part.instance == place.instance)
+    }
+
+    /// Bytes of a place for processes that are known to the books.
+    fn bytes(&self, place: Place) -> u64 {
+        let Some(part) = self.part(place) else { return 0 };
+        let gpu = self.state.gpus.get(place.gpu as usize);
+        let injected = gpu.filter(|gpu| !gpu.processes.is_empty());
+        let used = injected.map_or(0, |gpu| gpu.used_mib(place.instance.map(|(id, _)| id)));
+        part.bytes.saturating_sub(used * MIB)
     }
 }
 

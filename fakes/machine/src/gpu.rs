@@ -1,5 +1,8 @@
 //! One simulated GPU: who it is, what it is set to, who is on it, and what its sensors show.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
@@ -69,8 +72,18 @@ pub struct MemoryLimit {
     pub cgroup: String,
     /// Guaranteed, in bytes.
     pub soft_bytes: u64,
-    /// Most, in bytes; `u64::MAX` for none.
+    /// Most, in bytes; [`MemoryLimit::NONE`] for none.
     pub hard_bytes: u64,
+}
+
+impl MemoryLimit {
+    /// Stands for no hard limit (`NVML_DEVICE_MEMORY_LIMIT_MAX`).
+    pub const NONE: u64 = u64::MAX;
+
+    /// The processes that it holds for, as the kernel tells now: those of the cgroup and of all below it.
+    pub fn pids(&self) -> BTreeSet<u32> {
+        pids_of_cgroup(Path::new(&self.cgroup))
+    }
 }
 
 /// What accounting keeps of a process that has ended.
@@ -203,11 +216,10 @@ impl Gpu {
         self.shown().filter(on).map(|process| process.memory_mib).sum()
     }
 
-    /// Device memory in MiB that processes in a cgroup use, by the cgroup's folder.
-    pub fn used_in_cgroup_mib(&self, folder: &str) -> u64 {
-        let pids = pids_of_cgroup(std::path::Path::new(folder));
-        let in_it = self.shown().filter(|process| pids.contains(&process.pid));
-        in_it.map(|process| process.memory_mib).sum()
+    /// Device memory in MiB that some of the processes use.
+    pub fn used_mib_by(&self, pids: &BTreeSet<u32>) -> u64 {
+        let theirs = self.shown().filter(|process| pids.contains(&process.pid));
+        theirs.map(|process| process.memory_mib).sum()
     }
 
     /// Busy SMs, 0 to 100; of one GPU instance if one is named.
@@ -283,7 +295,7 @@ impl Gpu {
             let surplus = self.accounted.len().saturating_sub(ACCOUNTED_MAX);
             self.accounted.drain(..surplus);
         }
-        self.memory_limits.retain(|limit| std::path::Path::new(&limit.cgroup).is_dir());
+        self.memory_limits.retain(|limit| Path::new(&limit.cgroup).is_dir());
         self.meter =
             Meter { energy_mj: self.energy_mj(now_ms), at_ms: now_ms, power_mw: self.power_mw() };
     }

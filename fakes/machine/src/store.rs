@@ -87,8 +87,9 @@ impl Machine {
     /// There is none, or its file cannot be read.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, StoreError> {
         let folder = folder.as_ref().to_path_buf();
+        let looked = Instant::now();
         let (state, stamp) = load(&folder)?;
-        let copy = Copy { state: Arc::new(state), stamp, looked: Instant::now() };
+        let copy = Copy { state: Arc::new(state), stamp, looked };
         Ok(Self { folder, copy: Mutex::new(copy) })
     }
 
@@ -129,6 +130,11 @@ impl Machine {
         copy.looked = Instant::now();
         Ok(value)
     }
+
+    /// Waits until no process reads a state from before the last edit any more.
+    pub fn wait_until_seen(&self) {
+        std::thread::sleep(FRESH);
+    }
 }
 
 impl Machine {
@@ -159,6 +165,8 @@ impl Machine {
 
 impl Copy {
     fn refresh(&mut self, folder: &Path) -> Result<(), StoreError> {
+        // Before the look, so that the copy is never older than it seems.
+        let looked = Instant::now();
         let path = folder.join(STATE);
         let file = fs::metadata(&path).map_err(|error| failed(&path, "read it", &error))?;
         if stamp(&file) != self.stamp {
@@ -166,7 +174,7 @@ impl Copy {
             self.state = Arc::new(state);
             self.stamp = stamp;
         }
-        self.looked = Instant::now();
+        self.looked = looked;
         Ok(())
     }
 }

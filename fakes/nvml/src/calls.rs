@@ -75,6 +75,11 @@ impl Call {
         })
     }
 
+    /// Waits until all processes go by what has been changed.
+    pub(crate) fn wait_until_seen(&self) {
+        self.machine.wait_until_seen();
+    }
+
     /// The state as it is now; for calls that wait.
     pub(crate) fn look_again(&self) -> Arc<State> {
         driver().shown(&self.machine)

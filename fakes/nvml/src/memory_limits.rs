@@ -27,9 +27,6 @@ pub(crate) struct nvmlGetMemoryLimits_v1_t {
     pub(crate) currentUsed: u64,
 }
 
-/// `NVML_DEVICE_MEMORY_LIMIT_MAX`
-const NO_LIMIT: u64 = u64::MAX;
-
 /// The cgroup's folder, which must be there.
 fn cgroup(name: *const c_char) -> Result<String, Code> {
     let folder = get_text(name)?;
@@ -44,7 +41,7 @@ fn supported(call: &Call, device: nvmlDevice_t) -> Result<(u32, &Gpu), Code> {
 
 fn check(gpu: &Gpu, soft: u64, hard: u64) -> Result<(), Code> {
     let total = gpu.facts()?.memory_mib().0 * MIB;
-    let too_large = |limit| limit > total && limit != NO_LIMIT;
+    let too_large = |limit| limit > total && limit != MemoryLimit::NONE;
     if soft > hard || too_large(soft) || too_large(hard) {
         return Err(Code::InvalidArgument);
     }
@@ -68,11 +65,14 @@ nvml! {
             call.edit(|state| {
                 let limits = &mut state.gpu_mut(index)?.memory_limits;
                 limits.retain(|other| other.cgroup != limit.cgroup);
-                if limit.soft_bytes > 0 || limit.hard_bytes != NO_LIMIT {
+                if limit.soft_bytes > 0 || limit.hard_bytes != MemoryLimit::NONE {
                     limits.push(limit);
                 }
                 Ok(())
-            })
+            })?;
+            // The limit holds for every allocation after this call.
+            call.wait_until_seen();
+            Ok(())
         })
     }
 
@@ -86,7 +86,7 @@ nvml! {
             let limit = all.find(|limit| limit.cgroup == cgroup).ok_or(Code::NotFound)?;
             limits.softLimit = limit.soft_bytes;
             limits.hardLimit = limit.hard_bytes;
-            limits.currentUsed = gpu.used_in_cgroup_mib(&cgroup) * MIB;
+            limits.currentUsed = gpu.used_mib_by(&limit.pids()) * MIB;
             Ok(())
         })
     }

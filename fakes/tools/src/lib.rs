@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `nvidia-cuda-mps-control` | the MPS control daemon and its client, both interfaces |
 //! | `nvidia-cuda-mps-server` | the process that the daemon starts for a user |
-//! | `nvidia-smi` | `compute-policy --set-timeslice`, and nothing else |
+//! | `nvidia-smi` | the overview, `-L`, `compute-policy --set-timeslice`, and nothing else |
 //!
 //! Faults of the MPS daemon are asked for in `HOTPOT_FAKE_MPS`, a list with commas: `fail` (it does
 //! not come up), `die` (it dies at the first command), `deaf` (it refuses `quit`), `stubborn` (it
@@ -14,6 +14,7 @@
 
 pub mod daemon;
 pub mod mps;
+pub mod overview;
 pub mod settings;
 pub mod smi;
 

@@ -1,10 +1,11 @@
-//! `nvidia-smi compute-policy`: remembers the length of turns in the simulated machine's folder.
-//!
-//! Arguments as NVIDIA's driver for dynamic resource allocation in Kubernetes gives them.
+//! The commands of `nvidia-smi`. `compute-policy` remembers the length of turns in the simulated machine's
+//! folder; its arguments are those that NVIDIA's driver for dynamic resource allocation in Kubernetes gives.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{env, fs};
+
+use crate::overview;
 
 /// Name of the file that holds a GPU's length of turns, 0 to 3, in the machine's folder.
 pub fn file_name(gpu: &str) -> String {
@@ -24,7 +25,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
         }
         _ => {}
     }
-    match set(arguments) {
+    match answer(arguments) {
         Ok(said) => {
             println!("{said}");
             ExitCode::SUCCESS
@@ -36,11 +37,18 @@ pub fn main(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn set(arguments: &[String]) -> Result<String, String> {
+fn answer(arguments: &[String]) -> Result<String, String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let ["compute-policy", "-i", gpu, "--set-timeslice", length] = words[..] else {
-        return Err(format!("the simulated nvidia-smi cannot do: {}", words.join(" ")));
-    };
+    match words[..] {
+        [] => overview::overview(&overview::open()?),
+        ["-L" | "--list-gpus"] => overview::list(&overview::open()?),
+        ["compute-policy", "-i", gpu, "--set-timeslice", length] => set(gpu, length),
+        _ => Err(format!("the simulated nvidia-smi cannot do: {}", words.join(" "))),
+    }
+}
+
+/// Sets the length of a GPU's turns.
+fn set(gpu: &str, length: &str) -> Result<String, String> {
     let folder = env::var_os("HOTPOT_FAKE_MACHINE").map(PathBuf::from);
     let folder = folder.ok_or("No devices were found: HOTPOT_FAKE_MACHINE names no machine")?;
     let state = fs::read_to_string(folder.join("machine.json"));

@@ -12,7 +12,7 @@
 mod alone;
 
 use std::ffi::{CString, c_void};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fake_machine::{Machine, State};
@@ -32,19 +32,25 @@ pub(crate) fn alone(
     change: impl FnOnce(&mut State),
 ) -> Option<Loaded> {
     let machine = alone::alone(test, gpus, variables, change)?;
-    Some(Loaded { machine, handle: open() })
+    Some(Loaded::open(machine, "cuda"))
 }
 
 /// The fake driver that lies in the target folder.
 pub(crate) fn library() -> PathBuf {
+    library_of("cuda")
+}
+
+/// The library of a part of it: `cuda` or `nvml`.
+fn library_of(part: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let path = test.parent().unwrap().parent().unwrap().join("libhotpot_fake_cuda.so");
-    assert!(path.exists(), "{}: build it first: cargo build -p fake-cuda", path.display());
+    let folder = test.parent().unwrap().parent().unwrap();
+    let path = folder.join(format!("libhotpot_fake_{part}.so"));
+    assert!(path.exists(), "{}: build it first: cargo build -p fake-{part}", path.display());
     path
 }
 
-fn open() -> *mut c_void {
-    let path = CString::new(library().to_str().unwrap()).unwrap();
+fn open(library: &Path) -> *mut c_void {
+    let path = CString::new(library.to_str().unwrap()).unwrap();
     // SAFETY: the fake driver's initialisers do nothing.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
     assert!(!handle.is_null());
@@ -52,6 +58,11 @@ fn open() -> *mut c_void {
 }
 
 impl Loaded {
+    /// A machine that the environment names too, and a part of the driver: `cuda` or `nvml`.
+    pub(crate) fn open(machine: Machine, part: &str) -> Self {
+        Self { machine, handle: open(&library_of(part)) }
+    }
+
     /// The address of a symbol; null if there is none.
     pub(crate) fn symbol(&self, name: &str) -> *mut c_void {
         let name = CString::new(name).unwrap();

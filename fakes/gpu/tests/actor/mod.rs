@@ -1,15 +1,16 @@
-//! Processes that use a machine's GPUs as the tests tell them. The test program starts itself again; the
-//! copy reads commands and answers each with a number.
+//! Processes that use a machine's GPUs as the tests tell them.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a part of tests")]
 
+mod process;
+
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::path::PathBuf;
 
 use fake_gpu::{Claim, Gpus, MemoryKind, Place, Queue, Ticket, Work};
 use fake_machine::{GpuSpec, MACHINE_VARIABLE, Machine};
+
+pub(crate) use process::Actor;
 
 /// A machine in a folder of its own, which goes when this goes.
 pub(crate) struct Scene {
@@ -51,53 +52,7 @@ pub(crate) fn gpu(index: u32) -> Place {
     Place { gpu: index, instance: None }
 }
 
-/// A process that does as it is told, and that does not outlive the test.
-pub(crate) struct Actor {
-    child: Child,
-    answers: BufReader<ChildStderr>,
-}
-
 impl Actor {
-    fn start(folder: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "acting_process", "--ignored", "--nocapture"])
-            .env(MACHINE_VARIABLE, folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let answers = BufReader::new(child.stderr.take().unwrap());
-        let mut actor = Self { child, answers };
-        assert_eq!(actor.ask("hello"), 0);
-        actor
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Says what to do without waiting for it.
-    pub(crate) fn tell(&mut self, command: &str) {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{command}").unwrap();
-    }
-
-    /// Has something done, and returns the answer.
-    pub(crate) fn ask(&mut self, command: &str) -> u64 {
-        self.tell(command);
-        self.answer()
-    }
-
-    pub(crate) fn answer(&mut self) -> u64 {
-        loop {
-            let mut line = String::new();
-            assert!(self.answers.read_line(&mut line).unwrap() > 0, "the process has ended");
-            if let Some(number) = line.trim().strip_prefix("= ") {
-                return number.parse().unwrap();
-            }
-        }
-    }
-
     #[allow(dead_code, reason = "each test program uses a part")]
     pub(crate) fn queue(&mut self, gpu: u32) -> Queue {
         Queue(self.ask(&format!("queue {gpu}")) as u32)
@@ -108,23 +63,6 @@ impl Actor {
         let number = self.ask(&format!("submit {} {ns} {sms}", queue.0));
         Ticket { queue, number }
     }
-
-    /// Ends it as SIGKILL does; it is a zombie until this is dropped.
-    #[allow(dead_code, reason = "each test program uses a part")]
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        let stat = format!("/proc/{}/stat", self.pid());
-        while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl Drop for Actor {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// The process: carries commands out until its input ends.
@@ -132,23 +70,17 @@ pub(crate) fn act() {
     let Some(folder) = std::env::var_os(MACHINE_VARIABLE) else { return };
     let gpus = Gpus::open(&Machine::open(folder).unwrap()).unwrap();
     let mut claims = BTreeMap::new();
-    for line in std::io::stdin().lines() {
-        let line = line.unwrap();
-        let mut words = line.split_whitespace();
-        let verb = words.next().unwrap();
-        let numbers: Vec<u64> = words.map(|word| word.parse().unwrap()).collect();
-        eprintln!("= {}", carry_out(&gpus, &mut claims, verb, &numbers));
-    }
+    process::obey(|verb, numbers| carry_out(&gpus, &mut claims, verb, numbers));
 }
 
 fn carry_out(gpus: &Gpus, claims: &mut BTreeMap<u64, u64>, verb: &str, numbers: &[u64]) -> u64 {
     let queue = || Queue(numbers[0] as u32);
     match verb {
-        "hello" => 0,
         "take" => match gpus.take(gpu(numbers[0] as u32), MemoryKind::Plain, numbers[1]) {
             Ok(claim) => claim.0,
             Err(_) => 0,
         },
+        "fill" => fill(gpus, numbers[0] as u32, numbers[1]),
         "keep" => u64::from(gpus.keep(Claim(numbers[0]))),
         "give" => u64::from(gpus.give(Claim(numbers[0]))),
         "queue" => u64::from(gpus.queue(gpu(numbers[0] as u32)).unwrap().0),
@@ -174,6 +106,15 @@ fn carry_out(gpus: &Gpus, claims: &mut BTreeMap<u64, u64>, verb: &str, numbers: 
         "work" => work(gpus, numbers[0]),
         verb => panic!("no command {verb}"),
     }
+}
+
+/// Takes pieces of so many bytes until there is no more; returns how many.
+fn fill(gpus: &Gpus, index: u32, bytes: u64) -> u64 {
+    let mut pieces = 0;
+    while gpus.take(gpu(index), MemoryKind::Plain, bytes).is_ok() {
+        pieces += 1;
+    }
+    pieces
 }
 
 /// Makes a child, returns its pid. It gives back a claim of its parent's, which must fail, takes so much

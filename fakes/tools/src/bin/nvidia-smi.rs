@@ -1,4 +1,4 @@
-//! The simulated `nvidia-smi`: the length of a GPU's turns.
+//! The simulated `nvidia-smi`: an overview of the GPUs, and the length of their turns.
 
 use std::process::ExitCode;
 
