@@ -87,7 +87,7 @@ impl Runner<'_> {
             State::Held | State::Running { .. } | State::Ended(_) => now_ms,
         };
         let who = format!("{}/{}", self.around.run, self.work.label(id));
-        let holder = Holder { who: &who, priority: self.work.workload(id).priority };
+        let holder = Holder { who: &who, priority: self.work.workload(id).priority, user: None };
         let mut grants: Vec<(u8, Grant)> = Vec::new();
         for (index, share) in &seat.shares {
             match self.devices.grant(*index, *share, holder) {

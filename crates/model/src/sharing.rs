@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::mig::ProfileIndex;
 
@@ -197,7 +197,7 @@ impl Default for ModeSet {
 }
 
 /// What one workload holds on one GPU; always of the same kind as the GPU's mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Share {
     /// The whole GPU.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use model::{Share, SharingKind};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::backend::Enforcement;
 
@@ -14,17 +14,28 @@ pub struct Holder<'a> {
     pub who: &'a str,
     /// Whose turn comes first where tenants take turns: the higher.
     pub priority: i32,
+    /// Whose processes they are, if not those of whoever grants.
+    pub user: Option<User>,
+}
+
+/// A user of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Number of the user.
+    pub uid: u32,
+    /// Number of the user's first group.
+    pub gid: u32,
 }
 
 impl<'a> From<&'a str> for Holder<'a> {
     /// A holder of the usual priority.
     fn from(who: &'a str) -> Self {
-        Self { who, priority: 0 }
+        Self { who, priority: 0, user: None }
     }
 }
 
 /// One tenant's hold on one GPU, made real.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// UUID of the physical GPU.
     pub gpu: String,

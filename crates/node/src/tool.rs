@@ -1,5 +1,5 @@
-//! Runs one of the driver's command-line tools: found by a variable or in PATH, with a time limit, its
-//! output kept. A tool that hangs is an error, never a hang.
+//! Runs a command-line tool of the driver or of Slurm: found by a variable or in PATH, with a time limit,
+//! its output kept. A tool that hangs is an error, never a hang.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -16,7 +16,7 @@ use thiserror::Error;
 
 /// Time that a call may take unless said otherwise.
 pub const LIMIT: Duration = Duration::from_secs(10);
-/// Bytes of output that are kept.
+/// Bytes of output that are kept unless said otherwise.
 const OUTPUT_MAX: u64 = 64 << 10;
 /// How long output may at least lag behind the end of the tool.
 const LAG: Duration = Duration::from_millis(200);
@@ -26,13 +26,14 @@ const LAG: Duration = Duration::from_millis(200);
 pub struct Tool {
     program: PathBuf,
     limit: Duration,
+    output_max: u64,
 }
 
 /// Why a call of a tool gave nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ToolError {
     /// It is not there.
-    #[error("`{name}` is neither in PATH nor named by {variable}; it comes with the NVIDIA driver")]
+    #[error("`{name}` is neither in PATH nor named by {variable}; install what it comes with")]
     Missing {
         /// Its name.
         name: String,
@@ -96,13 +97,19 @@ impl Tool {
 
     /// The tool at a path, with [`LIMIT`].
     pub fn at(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), limit: LIMIT }
+        Self { program: program.into(), limit: LIMIT, output_max: OUTPUT_MAX }
     }
 
     /// The same tool with another time that one call may take.
     #[must_use]
     pub fn within(self, limit: Duration) -> Self {
         Self { limit, ..self }
+    }
+
+    /// The same tool with another bound of what is kept of its output, in bytes.
+    #[must_use]
+    pub fn keeping(self, output_max: u64) -> Self {
+        Self { output_max, ..self }
     }
 
     /// A command of this tool.
@@ -143,7 +150,8 @@ impl Tool {
         };
         hear_signals(&mut command);
         let mut child = command.spawn().map_err(start)?;
-        let (out, err) = (collect(child.stdout.take()), collect(child.stderr.take()));
+        let keep = self.output_max;
+        let (out, err) = (collect(child.stdout.take(), keep), collect(child.stderr.take(), keep));
         if let Some(mut pipe) = child.stdin.take() {
             // A tool that has ended already says so by its status.
             let _ended = pipe.write_all(input.as_bytes());
@@ -186,13 +194,13 @@ fn described(command: &Command, input: &str) -> String {
     }
 }
 
-/// Reads a pipe on a thread of its own, up to [`OUTPUT_MAX`].
-fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+/// Reads a pipe on a thread of its own, up to so many bytes.
+fn collect(pipe: Option<impl Read + Send + 'static>, keep: u64) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(pipe) = pipe {
-            let _what_came = pipe.take(OUTPUT_MAX).read_to_end(&mut bytes);
+            let _what_came = pipe.take(keep).read_to_end(&mut bytes);
         }
         let _nobody_waits = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });

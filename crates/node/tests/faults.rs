@@ -135,7 +135,9 @@ fn a_journal_damaged_in_its_middle_is_an_error_and_no_crash() {
     let scratch = Scratch::new("holes");
     let journal = Journal::open(scratch.path()).expect("a new one");
     for number in 0..400 {
-        journal.hold("GPU-1", None, "GPU-1", &format!("holder {number}")).expect("written");
+        journal
+            .hold("GPU-1", model::Share::Exclusive, "GPU-1", &format!("holder {number}"))
+            .expect("written");
     }
     drop(journal);
     let file = scratch.path().join(FILE);
@@ -170,7 +172,7 @@ fn child_on_a_full_disk() {
     let mut grown = 0;
     let error = loop {
         // Each hold makes the log longer, until it can be no longer.
-        match machine.journal().hold(&gpu, None, &gpu, &"x".repeat(500)) {
+        match machine.journal().hold(&gpu, model::Share::Exclusive, &gpu, &"x".repeat(500)) {
             Ok(_) => grown += 1,
             Err(error) => break error,
         }

@@ -62,7 +62,7 @@ fn a_tenant_is_told_of_all_its_gpus_and_of_no_others() {
         let (first, second, third) = (uuid(simulated, 0), uuid(simulated, 1), uuid(simulated, 2));
         let backends = &machine.inventory().expect("it answers").devices[0].backends.clone();
         assert_eq!(backends.limiter, Enforcement::Cooperative);
-        let holder = Holder { who: "run.1/7", priority: 2 };
+        let holder = Holder { who: "run.1/7", priority: 2, user: None };
         let one = machine.grant(&first, CAPPED, holder).expect("it holds");
         assert_eq!(
             (&one.memory, one.kind()),

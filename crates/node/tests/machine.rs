@@ -276,7 +276,7 @@ fn a_profile_of_another_gpu_is_refused() {
 fn holds_of_an_earlier_boot_are_forgotten() {
     let scratch = Scratch::new("boot");
     let journal = Journal::open(scratch.path()).expect("a new one");
-    journal.hold("GPU-1", None, "GPU-1", "a").expect("written");
+    journal.hold("GPU-1", model::Share::Exclusive, "GPU-1", "a").expect("written");
     drop(journal);
     let journal = Journal::open(scratch.path()).expect("the same boot");
     assert_eq!(journal.holds().expect("readable").len(), 1);

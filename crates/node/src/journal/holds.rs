@@ -1,5 +1,6 @@
 //! Who holds which share of a GPU.
 
+use model::Share;
 use rusqlite::{Connection, params};
 
 use super::{Journal, JournalError};
@@ -17,27 +18,44 @@ pub struct Hold {
     pub device: String,
     /// To whom.
     pub who: String,
+    /// What was granted; `None` in what an earlier release wrote.
+    pub share: Option<Share>,
+}
+
+/// Gives a table of an earlier release the column that it lacks.
+pub(super) fn with_shares(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = "SELECT count(*) FROM pragma_table_info('hold') WHERE name = 'share'";
+    match connection.query_row(sql, [], |row| row.get(0))? {
+        0 => connection.execute_batch("ALTER TABLE hold ADD COLUMN share TEXT"),
+        _ => Ok(()),
+    }
 }
 
 impl Journal {
     /// Notes that a share is granted and gives the hold's number. Not forced to disk: a hold need
     /// not outlive the machine, as no tenant does.
     ///
-    /// * `start` — first memory slice, for a MIG instance.
-    ///
     /// # Errors
-    /// [`JournalError`]; also if the instance is held already.
+    /// [`JournalError`]; also if it is an instance that is held already.
     pub fn hold(
         &self,
         gpu: &str,
-        start: Option<u8>,
+        share: Share,
         device: &str,
         who: &str,
     ) -> Result<i64, JournalError> {
-        let sql = "INSERT INTO hold (gpu, start, device, who) VALUES (?1, ?2, ?3, ?4)";
+        let sql = "INSERT INTO hold (gpu, start, device, who, share) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let start = match share {
+            Share::Mig { start, .. } => Some(start),
+            Share::Exclusive
+            | Share::TimeSlice { .. }
+            | Share::Mps { .. }
+            | Share::MemoryCapped { .. } => None,
+        };
+        let share = serde_json::to_string(&share).map_err(|error| self.unreadable(error))?;
         self.lightly(|connection| {
             let mut statement = connection.prepare_cached(sql)?;
-            statement.insert(params![gpu, start, device, who])
+            statement.insert(params![gpu, start, device, who, share])
         })
     }
 
@@ -67,7 +85,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError`].
     pub fn holds(&self) -> Result<Vec<Hold>, JournalError> {
-        let sql = "SELECT id, gpu, start, device, who FROM hold ORDER BY id";
+        let sql = "SELECT id, gpu, start, device, who, share FROM hold ORDER BY id";
         self.rows(sql, [], |row| {
             Ok(Hold {
                 id: row.get(0)?,
@@ -75,6 +93,9 @@ impl Journal {
                 start: row.get(2)?,
                 device: row.get(3)?,
                 who: row.get(4)?,
+                share: row
+                    .get::<_, Option<String>>(5)?
+                    .and_then(|text| serde_json::from_str(&text).ok()),
             })
         })
     }

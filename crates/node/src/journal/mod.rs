@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS ours (
     gpu TEXT NOT NULL, aspect TEXT NOT NULL, what TEXT NOT NULL, PRIMARY KEY (gpu, aspect));
 CREATE TABLE IF NOT EXISTS hold (
     id INTEGER PRIMARY KEY, gpu TEXT NOT NULL, start INTEGER, device TEXT NOT NULL,
-    who TEXT NOT NULL);
+    who TEXT NOT NULL, share TEXT);
 CREATE UNIQUE INDEX IF NOT EXISTS hold_instance ON hold (gpu, start) WHERE start IS NOT NULL;
 CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL);
 ";
@@ -118,6 +118,7 @@ impl Journal {
         let path = folder.join(FILE);
         let connection = open(&path)?;
         connection.execute_batch(TABLES).map_err(|error| told(&path, error))?;
+        holds::with_shares(&connection).map_err(|error| told(&path, error))?;
         let journal = Self { connection, path };
         journal.forget_earlier_boot()?;
         Ok(journal)

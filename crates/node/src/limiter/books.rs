@@ -14,10 +14,16 @@ use std::time::Duration;
 use caps::turns::Board;
 use caps::{Caps, ComputeCap, GpuCaps, Ledger, Mapped, Which};
 
+use crate::grant::User;
+
 /// Rights of a tenant's caps: nobody writes to them.
 const CAPS_MODE: u32 = 0o444;
 /// Rights of the books: the tenant's processes write to them, and are its user's.
 const BOOKS_MODE: u32 = 0o600;
+/// Rights of the board where tenants are of several users: all of them write to it.
+const BOARD_OF_USERS_MODE: u32 = 0o666;
+/// Rights of folders on the way to the files: of our own user's tenants, and of other users'.
+const FOLDER_MODES: [u32; 2] = [0o700, 0o711];
 
 /// A board that nobody names yet may be another process's that is about to.
 const BOARD_IS_NEW: Duration = Duration::from_secs(60);
@@ -43,6 +49,8 @@ pub enum BooksError {
 pub struct Entry {
     /// Whose it is.
     pub who: String,
+    /// The user of its processes, if that is not ours.
+    pub user: Option<User>,
     /// UUID of the physical GPU.
     pub gpu: String,
     /// UUID of the GPU or of the MIG device.
@@ -77,30 +85,34 @@ impl Books {
     /// Enters a share, and writes its tenant's files if the limiter holds this share or another of the
     /// tenant.
     ///
+    /// * `alone` — whether nobody else holds a share of the GPU.
+    ///
     /// # Errors
     /// A file cannot be written; the share is not entered then.
-    pub fn enter(&mut self, hold: i64, entry: Entry) -> Result<(), BooksError> {
-        let (who, gpu) = (entry.who.clone(), entry.limited.then(|| entry.gpu.clone()));
+    pub fn enter(&mut self, hold: i64, entry: Entry, alone: bool) -> Result<(), BooksError> {
+        let board = if entry.limited { self.make_board(&entry, alone) } else { Ok(()) };
+        let who = entry.who.clone();
         self.entries.insert(hold, entry);
-        let board = gpu.map_or(Ok(()), |gpu| self.make_board(&gpu));
         let written = board.and_then(|()| self.write(&who));
         if written.is_err() {
             // The error tells more than one of taking back would.
-            let _best_effort = self.strike(hold);
+            let _best_effort = self.strike(hold, alone);
         }
         written
     }
 
     /// Strikes a share out; the tenant's files go with its last one.
     ///
+    /// * `alone` — whether nobody else holds a share of the GPU.
+    ///
     /// # Errors
     /// A file cannot be written or removed; the share is struck out all the same.
-    pub fn strike(&mut self, hold: i64) -> Result<(), BooksError> {
+    pub fn strike(&mut self, hold: i64, alone: bool) -> Result<(), BooksError> {
         let Some(entry) = self.entries.remove(&hold) else { return Ok(()) };
         if !entry.limited && !self.is_limited(&entry.who) {
             return Ok(());
         }
-        if !self.entries.values().any(|other| other.limited && other.gpu == entry.gpu) {
+        if alone {
             remove_file(&self.board(&entry.gpu))?;
         }
         if self.is_limited(&entry.who) {
@@ -139,10 +151,12 @@ impl Books {
         }
         let folder = folder(&self.state, who);
         self.can_be_named()?;
-        make_folder(&folder)?;
+        let others = self.of(who).any(|entry| entry.user.is_some());
+        make_folder(&self.state, &folder, others)?;
         for entry in self.of(who) {
             let path = self.ledger(who, &entry.device);
-            Ledger::make(&path, BOOKS_MODE).map_err(|source| BooksError::File { path, source })?;
+            let made = Ledger::make(&path, BOOKS_MODE).and_then(|_| give(&path, entry.user));
+            made.map_err(|source| BooksError::File { path, source })?;
         }
         let gpus = self.of(who).map(|entry| self.given(entry)).collect();
         let caps = Caps { tenant: who.to_owned(), gpus, closed: true };
@@ -160,16 +174,16 @@ impl Books {
         }
     }
 
-    /// The board of a GPU. One that was left behind by a run that was killed is made anew: nobody but
-    /// us uses the GPU, and a later release may have another layout.
-    fn make_board(&self, gpu: &str) -> Result<(), BooksError> {
-        let path = self.board(gpu);
-        make_folder(&self.state.join("boards"))?;
-        let sitting = self.entries.values().filter(|entry| entry.limited && entry.gpu == gpu);
-        if sitting.count() <= 1 {
+    /// The board of a GPU. One that was left behind by a run that was killed is made anew, as a later
+    /// release may have another layout.
+    fn make_board(&self, entry: &Entry, alone: bool) -> Result<(), BooksError> {
+        let path = self.board(&entry.gpu);
+        make_folder(&self.state, &self.state.join("boards"), entry.user.is_some())?;
+        if alone {
             remove_file(&path)?;
         }
-        board(&path).map_err(|source| BooksError::File { path, source })
+        let mode = if entry.user.is_some() { BOARD_OF_USERS_MODE } else { BOOKS_MODE };
+        board(&path, mode).map_err(|source| BooksError::File { path, source })
     }
 
     /// A caps file is made of lines, without blanks at their ends, in which `{gpu}` has a meaning.
@@ -278,14 +292,38 @@ pub(crate) fn word(part: &str) -> String {
     if word.trim_matches('.').is_empty() { "-".repeat(word.len().max(1)) } else { word }
 }
 
-fn make_folder(path: &Path) -> Result<(), BooksError> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|source| BooksError::File { path: path.to_owned(), source })
+/// Makes a folder and those on the way to it, below the state folder.
+///
+/// * `others` — whether other users' processes must find their files there, though they may not list it.
+fn make_folder(state: &Path, path: &Path, others: bool) -> Result<(), BooksError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(FOLDER_MODES[0]).create(path);
+    let opened = made.and_then(|()| if others { open_up(state, path) } else { Ok(()) });
+    opened.map_err(|source| BooksError::File { path: path.to_owned(), source })
 }
 
-/// Makes the page on which the tenants of a GPU arrange turns.
-fn board(path: &Path) -> io::Result<()> {
-    Mapped::<Board>::make(path, BOOKS_MODE).map(drop)
+fn open_up(state: &Path, path: &Path) -> io::Result<()> {
+    for folder in path.ancestors().take_while(|folder| folder.starts_with(state)) {
+        let mode = fs::metadata(folder)?.permissions().mode();
+        if mode & 0o011 != 0o011 {
+            fs::set_permissions(folder, fs::Permissions::from_mode(mode | FOLDER_MODES[1]))?;
+        }
+    }
+    Ok(())
+}
+
+fn give(path: &Path, user: Option<User>) -> io::Result<()> {
+    user.map_or(Ok(()), |user| std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid)))
+}
+
+/// Makes the page on which the tenants of a GPU arrange turns. What was there already is made to be
+/// reached by those who come now.
+fn board(path: &Path, mode: u32) -> io::Result<()> {
+    Mapped::<Board>::make(path, mode)?;
+    let now = fs::metadata(path)?.permissions().mode();
+    if now & mode == mode {
+        return Ok(());
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(now | mode))
 }
 
 fn remove_file(path: &Path) -> Result<(), BooksError> {

@@ -126,6 +126,7 @@ impl Machine {
         let is_held = limiter.is_some();
         let entry = Entry {
             who: holder.who.to_owned(),
+            user: holder.user,
             gpu: grant.gpu.clone(),
             device: grant.device.clone(),
             // Under the driver's limit too: so programs are told how much there is for them.
@@ -134,7 +135,8 @@ impl Machine {
             limited: is_held,
             context_bytes: self.context_bytes(&grant.gpu),
         };
-        let entered = self.books.enter(grant.hold, entry);
+        let alone = self.is_alone(&grant)?;
+        let entered = self.books.enter(grant.hold, entry, alone);
         let grant = self.or_release(grant, entered.map_err(MachineError::from))?;
         let Some(limiter) = limiter else { return Ok(grant) };
         let env = limiter.variables(&self.books.caps_file(holder.who));

@@ -34,7 +34,8 @@ impl Machine {
         }
         let grant = self.grant_uncapped(gpu, share, holder.who)?;
         // To the limiter, a GPU that it has not been told of is somebody else's.
-        let entered = self.books.enter(grant.hold, uncapped(&grant, holder.who));
+        let alone = self.is_alone(&grant)?;
+        let entered = self.books.enter(grant.hold, uncapped(&grant, holder), alone);
         self.or_release(grant, entered.map_err(MachineError::from))
     }
 
@@ -82,6 +83,12 @@ impl Machine {
         Ok(grant)
     }
 
+    /// Whether nobody else holds a share of the GPU, whichever process granted it.
+    pub(super) fn is_alone(&self, grant: &Grant) -> Result<bool, MachineError> {
+        let holds = self.journal.holds()?;
+        Ok(!holds.iter().any(|hold| hold.gpu == grant.gpu && hold.id != grant.hold))
+    }
+
     /// What a tenant has booked, if the limiter holds a cap of this grant.
     pub fn account(&self, grant: &Grant) -> Option<Account> {
         Account::read(grant.ledger.as_deref()?).ok()
@@ -98,7 +105,8 @@ impl Machine {
             Some(cgroup) => self.revoke_memory(&grant.gpu, cgroup),
             None => Ok(()),
         };
-        let struck = self.books.strike(grant.hold);
+        let alone = self.is_alone(grant)?;
+        let struck = self.books.strike(grant.hold, alone);
         self.journal.release(grant.hold)?;
         cleared?;
         Ok(struck?)
@@ -111,7 +119,7 @@ impl Machine {
         who: &str,
         (memory, compute): (Enforcement, Enforcement),
     ) -> Result<Grant, MachineError> {
-        let hold = self.journal.hold(gpu, None, gpu, who)?;
+        let hold = self.journal.hold(gpu, share, gpu, who)?;
         let (gpu, device) = (gpu.to_owned(), gpu.to_owned());
         let (env, cgroup, ledger) = (Vec::new(), None, None);
         Ok(Grant { gpu, share, device, env, cgroup, ledger, hold, memory, compute })
@@ -136,10 +144,11 @@ impl Machine {
             let Some(device) = instance.device else {
                 return Err(MigError::Unsteady { gpu: gpu.to_owned() }.into());
             };
-            let hold = machine.journal.hold(gpu, Some(start), &device.uuid, who)?;
+            let share = Share::Mig { profile, start };
+            let hold = machine.journal.hold(gpu, share, &device.uuid, who)?;
             Ok(Grant {
                 gpu: gpu.to_owned(),
-                share: Share::Mig { profile, start },
+                share,
                 device: device.uuid,
                 env: Vec::new(),
                 cgroup: None,
@@ -188,9 +197,10 @@ impl Machine {
 }
 
 /// What the limiter is told of a share that it does not hold.
-fn uncapped(grant: &Grant, who: &str) -> Entry {
+fn uncapped(grant: &Grant, holder: Holder<'_>) -> Entry {
     Entry {
-        who: who.to_owned(),
+        who: holder.who.to_owned(),
+        user: holder.user,
         gpu: grant.gpu.clone(),
         device: grant.device.clone(),
         memory_bytes: None,
