@@ -50,6 +50,16 @@ pub enum MachineError {
         /// Why.
         why: String,
     },
+    /// What others hold leaves no room for a share.
+    #[error("{gpu}: {why}; it is held by {}", holders.join(", "))]
+    Taken {
+        /// UUID of the GPU.
+        gpu: String,
+        /// What is missing.
+        why: String,
+        /// Who holds it.
+        holders: Vec<String>,
+    },
     /// Another hotpot is changing the GPUs.
     #[error(
         "`{path}`: another hotpot has been changing GPUs for {waited_s} s; wait for it, or end it"
@@ -88,6 +98,7 @@ impl MachineError {
             | Self::Books(_)
             | Self::GpuLock(_)
             | Self::Refused { .. }
+            | Self::Taken { .. }
             | Self::Locked { .. }
             | Self::Lock { .. } => None,
         }

@@ -13,6 +13,7 @@ mod lock;
 mod modes;
 mod mps;
 mod restore;
+mod seat;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
