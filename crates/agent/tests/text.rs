@@ -29,6 +29,7 @@ fn device(index: u32) -> Device {
         reserved_mib: 1 << 10,
         compute_capability: (9, 0),
         compute_mode: ComputeMode::Default,
+        minor: None,
         numa_node: None,
         mig: None,
         backends: Backends {

@@ -62,8 +62,9 @@ pub(crate) struct Run {
     /// With --resume: do tasks once more that ended badly.
     #[arg(long, requires = "resume")]
     pub(crate) retry_failed: bool,
-    /// Use simulated GPUs, such as a100-80gb:8: tasks really run, but compute nothing on a GPU.
-    #[arg(long, value_name = "MODEL:COUNT", conflicts_with = "resume")]
+    /// Use simulated GPUs, such as a100-80gb:8: tasks really run, but compute nothing on a GPU. Or
+    /// those of a simulated machine that is up, by the folder that the other `hotpot run` has told.
+    #[arg(long, value_name = "MODEL:COUNT|FOLDER", conflicts_with = "resume")]
     pub(crate) simulate_gpus: Option<String>,
     /// Use these GPUs only, as nvidia-smi counts them, such as 0,1. Default: all that nobody uses.
     #[arg(long, value_name = "INDEX", value_delimiter = ',', conflicts_with = "resume")]
@@ -98,6 +99,7 @@ const RUN_EXAMPLES: &str = "Examples:
   hotpot run train.sbatch
   hotpot run prepare.sbatch train.sbatch     (train: --dependency=afterok:prepare)
   hotpot run embed.sbatch --simulate-gpus a100-80gb:10
+  hotpot run train.sbatch --simulate-gpus /tmp/hotpot-simulated-123     (beside that one)
   hotpot run --resume
 
 Exit codes: 0 all tasks done, 1 some failed or are left, 2 wrong usage or unreadable input.";
@@ -165,8 +167,7 @@ pub(crate) struct Explain {
     /// Name of the workload, or its number as '#3', in quotes; `plan --output json` tells numbers. With
     /// --run, a task: its name, or its number as in its output file.
     pub(crate) workload: String,
-    /// The workloads: TOML, YAML, an sbatch script or a trace.
-    #[arg(required_unless_present = "run")]
+    /// Without --run: the file that the workload is in; TOML, YAML, an sbatch script or a trace.
     pub(crate) workloads: Option<PathBuf>,
     /// Say what became of a task of this run on this machine: its number, or `last`.
     #[arg(long, value_name = "RUN", value_parser = run_number,
@@ -194,7 +195,8 @@ pub(crate) struct Explain {
 #[command(after_help = "Exit code 1 says that there is no driver, or no such address.\n\
                         Examples:\n  \
                         hotpot agent --once | grep hotpot_gpu_busy_ratio\n  \
-                        hotpot agent --listen 0.0.0.0:9400 --token-file /etc/hotpot/token")]
+                        hotpot agent --listen 0.0.0.0:9400 --token-file /etc/hotpot/token\n  \
+                        hotpot agent --once --simulate-gpus /tmp/hotpot-simulated-123")]
 pub(crate) struct Agent {
     /// Where to listen. Off this machine (not 127.0.0.1 or ::1) only with a token.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9400",
@@ -214,8 +216,9 @@ pub(crate) struct Agent {
     /// Print the metrics once and end.
     #[arg(long)]
     pub(crate) once: bool,
-    /// Measure simulated GPUs, such as a100-80gb:8, on a machine that has none.
-    #[arg(long, value_name = "MODEL:COUNT")]
+    /// Measure simulated GPUs, such as a100-80gb:8, on a machine that has none; or those of a simulated
+    /// machine that is up, by the folder that `hotpot run` has told.
+    #[arg(long, value_name = "MODEL:COUNT|FOLDER")]
     pub(crate) simulate_gpus: Option<String>,
 }
 
@@ -233,7 +236,9 @@ pub(crate) enum MetricNames {
 #[command(
     after_help = "Keys: arrows or j k select, Enter details, s sort, p pause, ? help, q quit.\n\
                         Where standard output is no terminal, one picture is printed as text.\n\
-                        Example: hotpot top --once --output json"
+                        Examples:\n  \
+                        hotpot top --once --output json\n  \
+                        hotpot top --simulate-gpus /tmp/hotpot-simulated-123"
 )]
 pub(crate) struct Top {
     /// Print one picture and end.
@@ -242,8 +247,9 @@ pub(crate) struct Top {
     /// Time between two measurements: 100ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Duration,
-    /// Show simulated GPUs, such as a100-80gb:8, on a machine that has none.
-    #[arg(long, value_name = "MODEL:COUNT")]
+    /// Show simulated GPUs, such as a100-80gb:8, on a machine that has none; or those of a simulated
+    /// machine that is up, by the folder that `hotpot run` has told.
+    #[arg(long, value_name = "MODEL:COUNT|FOLDER")]
     pub(crate) simulate_gpus: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputChoice,

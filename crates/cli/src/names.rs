@@ -6,6 +6,7 @@ use model::{Snapshot, WorkloadId};
 use simulator::report::shown;
 
 use crate::failure::Failure;
+use crate::words;
 
 /// Names and numbers that one error lists.
 const LISTED: usize = 8;
@@ -65,7 +66,7 @@ fn unknown_number(snapshot: &Snapshot, id: WorkloadId) -> Failure {
         (Some(first), Some(last)) => {
             format!("no workload has the number {id}; numbers go from {first} to {last}")
         }
-        _ => format!("no workload has the number {id}; the file holds none"),
+        _ => format!("no workload has the number {id}; the file has no workloads"),
     })
 }
 
@@ -76,15 +77,23 @@ fn unknown_name(snapshot: &Snapshot, wanted: &str) -> Failure {
     let names: Vec<&str> = names.filter(|name| seen.insert(*name)).collect();
     let near = formats::near(wanted, names.iter().copied().take(COMPARED));
     let way_out = match (near.as_slice(), names.len()) {
-        ([], 0) => "the file holds none".to_string(),
-        ([], count) => format!("there are {}", listed(names.into_iter(), count)),
+        ([], 0) => "the file has no workloads".to_string(),
+        ([], 1) => format!("the only one in the file is `{}`", names[0]),
+        ([], count) => format!("those in the file are {}", listed(names.into_iter(), count)),
         (near, _) => format!("did you mean {}?", near.join(" or ")),
     };
-    Failure::Usage(format!("no workload is named `{wanted}`; {}", shown(&way_out)))
+    let task = match near.as_slice() {
+        [] => format!(
+            ". A task of a run is found with --run instead of a file: `hotpot explain {} --run last`",
+            words::typed(wanted)
+        ),
+        _ => String::new(),
+    };
+    Failure::Usage(format!("no workload is named `{wanted}`; {}{task}", shown(&way_out)))
 }
 
 /// The first few, joined; says how many more there are.
-fn listed<T: AsRef<str>>(items: impl Iterator<Item = T>, count: usize) -> String {
+pub(crate) fn listed<T: AsRef<str>>(items: impl Iterator<Item = T>, count: usize) -> String {
     let some: Vec<T> = items.take(LISTED).collect();
     let joined = some.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
     match count.saturating_sub(LISTED) {

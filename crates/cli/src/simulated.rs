@@ -1,9 +1,12 @@
-//! `--simulate-gpus`: a machine for this command alone, seen through a simulated driver library.
+//! `--simulate-gpus`: a machine that this command makes, or that another one has made ([`joined`]), seen
+//! through a simulated driver library.
 //!
 //! A library and its state are named by the environment, which a program cannot change for itself in
 //! safety: it is set, and the program started anew in its own place.
 
-use std::fs;
+mod joined;
+
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -20,8 +23,13 @@ use crate::screen;
 
 /// Folders of simulated machines begin with it; the number of their process follows.
 const PREFIX: &str = "hotpot-simulated-";
-/// Set in the program that has been started anew: the folder that it has to take away at its end.
-const FOLDER_VARIABLE: &str = "HOTPOT_SIMULATED";
+/// Set in the program that has been started anew: the number of its process, which it keeps. No other
+/// process that finds it in its environment has that number.
+const ANEW_VARIABLE: &str = "HOTPOT_SIMULATED";
+/// In the folder: the machine's state.
+const MACHINE: &str = "machine";
+/// In the folder: which GPUs were asked for.
+const GPUS: &str = "gpus";
 /// The library as it is built, and the name by which programs look for it.
 const LIBRARY: (&str, &str) = ("libhotpot_fake_nvml.so", "libnvidia-ml.so.1");
 /// The simulated CUDA driver, which only programs need that compute, and its name to them.
@@ -29,10 +37,12 @@ const CUDA: (&str, &str) = ("libhotpot_fake_cuda.so", "libcuda.so.1");
 /// Programs of the driver, and their simulated counterparts as they are built.
 const TOOLS: [&str; 3] = ["nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-smi"];
 
-/// The folder of the simulated machine that this command was started on; taken away when dropped.
+/// The simulated machine that this command was started on. The last one that uses it takes it away.
 #[derive(Debug)]
 pub(crate) struct Simulated {
     folder: PathBuf,
+    /// Keeps a machine there that another command has made.
+    guest: Option<File>,
 }
 
 impl Simulated {
@@ -44,12 +54,20 @@ impl Simulated {
 
 impl Drop for Simulated {
     fn drop(&mut self) {
-        take_away(&self.folder);
+        match self.guest.take() {
+            None => take_away(&self.folder),
+            Some(guest) => {
+                drop(guest);
+                // Its maker may have left it to us.
+                sweep();
+            }
+        }
     }
 }
 
-/// Ends the simulated daemons of a machine and removes it.
+/// Ends the simulated daemons of a machine and removes it, unless somebody else uses it.
 fn take_away(folder: &Path) {
+    let Some(_alone) = joined::alone(folder) else { return };
     for daemon in fs::read_dir(folder.join("mps")).into_iter().flatten().flatten() {
         let _ = Mps::clear(&daemon.path());
     }
@@ -59,8 +77,7 @@ fn take_away(folder: &Path) {
 /// Takes machines away that processes have left which were killed.
 fn sweep() {
     for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse().ok());
+        let pid = maker(&entry.path());
         let ours = entry
             .metadata()
             .is_ok_and(|it| it.is_dir() && it.uid() == nix::unistd::geteuid().as_raw());
@@ -70,24 +87,63 @@ fn sweep() {
     }
 }
 
+/// The process that has made the machine in a folder, by the folder's name.
+fn maker(folder: &Path) -> Option<u32> {
+    folder.file_name()?.to_str()?.strip_prefix(PREFIX)?.parse().ok()
+}
+
 /// Sees to the simulated machine, if one is asked for. The first time this starts the program anew
 /// and does not come back.
+///
+/// * `asked` — a list of GPUs, or the folder of a machine that another command has made.
 pub(crate) fn machine(asked: Option<&str>) -> Result<Option<Simulated>, Failure> {
     let Some(text) = asked else { return Ok(None) };
-    // Only what this very process has made before it started itself anew: it keeps its number.
-    if std::env::var_os(FOLDER_VARIABLE).is_some_and(|folder| folder == own_folder().as_os_str()) {
-        return Ok(Some(Simulated { folder: own_folder() }));
+    let joined = joined::is_folder(text).then(|| joined::find(text)).transpose()?;
+    let own = std::process::id().to_string();
+    let is_anew = std::env::var(ANEW_VARIABLE).is_ok_and(|pid| pid == own);
+    match (is_anew, joined) {
+        (true, None) => Ok(Some(Simulated { folder: own_folder(), guest: None })),
+        (true, Some(folder)) => {
+            let guest = Some(joined::stay(&folder)?);
+            Ok(Some(Simulated { folder, guest }))
+        }
+        (false, None) => Err(make_and_start(text)),
+        (false, Some(folder)) => {
+            let (error, folder) = (again(&folder), folder.display());
+            Err(Failure::Machine(format!(
+                "{folder}: this program cannot be started there: {error}"
+            )))
+        }
     }
-    let gpus = GpuSpec::list(text).map_err(|error| Failure::Usage(error.to_string()))?;
-    let parts = parts()?;
+}
+
+/// The GPUs that are asked for, as a list also where a folder is named: another time it may be gone.
+pub(crate) fn as_list(asked: &str) -> String {
+    let read = || fs::read_to_string(Path::new(asked).join(GPUS)).ok();
+    let listed = joined::is_folder(asked).then(read).flatten();
+    listed.unwrap_or_else(|| asked.to_owned())
+}
+
+/// Makes a machine and starts the program anew on it; comes back only with what went wrong.
+fn make_and_start(gpus: &str) -> Failure {
+    let specs = match GpuSpec::list(gpus) {
+        Ok(specs) => specs,
+        Err(error) => return Failure::Usage(error.to_string()),
+    };
+    let parts = match parts() {
+        Ok(parts) => parts,
+        Err(failure) => return failure,
+    };
     sweep();
-    let folder = own_folder();
-    let made = make(&folder, &gpus, &parts);
-    let machine = Simulated { folder };
-    made.map_err(|error| failure(&machine.folder, &error.to_string()))?;
+    let machine = Simulated { folder: own_folder(), guest: None };
+    let made = make(&machine.folder, &specs, &parts)
+        .and_then(|()| Ok(fs::write(machine.folder.join(GPUS), gpus)?));
+    if let Err(error) = made {
+        return failure(&machine.folder, &error.to_string());
+    }
     screen::note("GPUs are simulated: what runs really runs, but computes nothing on a GPU");
     let error = again(&machine.folder);
-    Err(failure(&machine.folder, &error.to_string()))
+    failure(&machine.folder, &error.to_string())
 }
 
 /// The folder of this process's machine.
@@ -107,7 +163,7 @@ fn make(folder: &Path, gpus: &[GpuSpec], parts: &Path) -> Result<(), Box<dyn std
     // A folder of that name is left over from a process that is gone.
     let _ = fs::remove_dir_all(folder);
     fs::DirBuilder::new().mode(0o700).create(folder)?;
-    Machine::create(folder.join("machine"), gpus)?;
+    Machine::create(folder.join(MACHINE), gpus)?;
     fs::create_dir(folder.join("lib"))?;
     symlink(parts.join(LIBRARY.0), folder.join("lib").join(LIBRARY.1))?;
     if parts.join(CUDA.0).exists() {
@@ -133,8 +189,8 @@ fn again(folder: &Path) -> io::Error {
     };
     Command::new(program)
         .args(std::env::args_os().skip(1))
-        .env(FOLDER_VARIABLE, folder)
-        .env(MACHINE_VARIABLE, folder.join("machine"))
+        .env(ANEW_VARIABLE, std::process::id().to_string())
+        .env(MACHINE_VARIABLE, folder.join(MACHINE))
         .env("HOTPOT_NVML", folder.join("lib").join(LIBRARY.1))
         .env("HOTPOT_LOCK_DIR", folder)
         .env("LD_LIBRARY_PATH", before(folder.join("lib"), "LD_LIBRARY_PATH"))

@@ -4,17 +4,13 @@ use model::{
     Fleet, GpuAsk, GpuDemand, Isolation, MigProfile, NodeId, Reason, Refusal, Seat, Share,
     SharingMode, Workload, WorkloadId,
 };
+use node::account::Account;
+use node::amounts::{self, mib as memory};
 use serde::Serialize;
 use simulator::report::shown;
 
-/// Main or device memory: GiB where that is exact.
-pub(crate) fn memory(mib: u64) -> String {
-    match mib {
-        0 => "0 MiB".to_string(),
-        mib if mib % 1024 == 0 => format!("{} GiB", mib / 1024),
-        mib => format!("{mib} MiB"),
-    }
-}
+/// What memory for contexts is called in accounts.
+const CONTEXT: &str = "context";
 
 /// What a workload asks for, such as `2 members, each 64 vCPUs, 400 GiB, 8 whole GPUs (a100)`.
 pub(crate) fn demand(workload: &Workload) -> String {
@@ -170,7 +166,52 @@ pub(crate) fn refusal(refusal: &Refusal, name: &dyn Fn(WorkloadId) -> String) ->
         let because = self::refusal(because, name);
         return format!("gang: {offered} of {asked} members find a place; the next, {because}");
     }
-    shown(&refusal.to_string())
+    if let Refusal::Never { because } = refusal {
+        return format!("can never run here: {}", self::refusal(because, name));
+    }
+    if let Refusal::GpuCount { asked, offered, because: Some(because) } = refusal {
+        let because = self::refusal(because, name);
+        return format!("GPUs: asks {asked}, could use {offered}; the next one, {because}");
+    }
+    shown(&of_memory(refusal).unwrap_or_else(|| refusal.to_string()))
+}
+
+/// A refusal that compares amounts of memory.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others compare none")]
+fn of_memory(refusal: &Refusal) -> Option<String> {
+    let told = |what: &str, one: u64, between: &str, other: u64| {
+        let [one, other] = amounts::apart([one, other].map(|mib| mib.saturating_mul(1 << 20)));
+        Some(format!("{what} {one}, {between} {other}"))
+    };
+    match *refusal {
+        Refusal::NodeMemory { asked_mib, offered_mib } => {
+            told("memory: asks", asked_mib, "free", offered_mib)
+        }
+        Refusal::GpuMemory { asked_mib, offered_mib } => {
+            told("GPU memory: asks", asked_mib, "free", offered_mib)
+        }
+        Refusal::BelowContext { share_mib, context_mib } => told(
+            "GPU memory: the share comes to",
+            share_mib,
+            "and a CUDA context alone takes",
+            context_mib,
+        ),
+        _ => None,
+    }
+}
+
+/// A name as it is typed in a shell.
+pub(crate) fn typed(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+    match name.bytes().all(plain) {
+        true => name.to_string(),
+        false => format!("'{}'", name.replace('\'', "'\\''")),
+    }
+}
+
+/// What the contexts of a tenant's processes take now, in bytes.
+pub(crate) fn contexts_bytes(account: &Account) -> u64 {
+    account.memory_bytes.get(CONTEXT).copied().unwrap_or(0)
 }
 
 /// JSON, indented, with a line end.

@@ -13,6 +13,8 @@ mod faults;
 mod fills;
 #[path = "run/finds.rs"]
 mod finds;
+#[path = "run/joined.rs"]
+mod joined;
 #[path = "run/order.rs"]
 mod order;
 #[path = "run/resume.rs"]

@@ -26,7 +26,7 @@ pub struct Surroundings {
     pub uid: u32,
     /// Name of the run, see [`crate::containment::name`].
     pub run: String,
-    /// Folder with what stands in for programs of Slurm that this machine lacks.
+    /// Folder with what stands in for programs of Slurm.
     pub stand_ins: Option<PathBuf>,
 }
 
@@ -81,7 +81,7 @@ pub fn of(work: &Work, around: &Surroundings, start: &Start<'_>) -> BTreeMap<OsS
     );
     if let Some(stand_ins) = &around.stand_ins {
         let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
-        let all = std::env::split_paths(&path).chain([stand_ins.clone()]);
+        let all = std::iter::once(stand_ins.clone()).chain(std::env::split_paths(&path));
         env.insert("PATH".into(), std::env::join_paths(all).unwrap_or(path));
     }
     let mut set = |name: &str, value: String| {

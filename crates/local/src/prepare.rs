@@ -36,11 +36,12 @@ pub fn folder(state: &Path, run: i64) -> PathBuf {
     state.join("runs").join(run.to_string())
 }
 
-/// `srun` inside a script starts its command here, where there is no Slurm.
+/// `srun` inside a script starts its command here. Also where there is Slurm, whose own would ask it for
+/// another job.
 const SRUN: &str = include_str!("srun.sh");
 
 /// Puts the scripts away as they were read, so that a later change of the file changes no task, and
-/// stand-ins for what of Slurm is missing here.
+/// stand-ins for what of Slurm they call.
 ///
 /// # Errors
 /// The folder cannot be written.
@@ -60,7 +61,7 @@ pub fn spool(work: &mut Work, around: &mut Surroundings, folder: &Path) -> Resul
         posted.script = Some(path);
     }
     let scripts = work.jobs.iter().any(|posted| posted.script.is_some());
-    if scripts && !is_on_path("srun") {
+    if scripts {
         let bin = folder.join("bin");
         put_away(&bin.join("srun"), SRUN).map_err(|error| failure(&bin, error))?;
         around.stand_ins = Some(bin);
@@ -77,11 +78,6 @@ pub(crate) fn put_away(path: &Path, text: &str) -> io::Result<()> {
     let mut file = options.write(true).create(true).truncate(true).mode(0o700).open(path)?;
     file.set_permissions(fs::Permissions::from_mode(0o700))?;
     file.write_all(text.as_bytes())
-}
-
-fn is_on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// Looks whether tasks will be able to write their output.

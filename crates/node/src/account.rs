@@ -6,9 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
+use crate::amounts;
 
 /// A tenant's account on one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,16 +94,23 @@ impl Account {
     /// * `gpu` — position of the GPU in the driver's order.
     pub fn refusals(&self, gpu: u32) -> Vec<String> {
         let Counts { refused_by_cap, refused_by_card, .. } = self.counts;
-        let cap = amount(self.over_cap.limit_bytes);
         let by_cap = || {
-            let many = allocations(refused_by_cap);
-            format!("the memory cap of this task ({cap}) refused {many}; {}", self.over_cap)
+            let (last, many) = (self.over_cap, allocations(refused_by_cap));
+            let [asked, held, cap] = last.amounts();
+            let who = last.pid;
+            format!(
+                "the memory cap of this task ({cap}) refused {many}; the last asked for {asked} while {held} \
+                 were held (process {who})"
+            )
         };
         let by_card = || {
-            let many = allocations(refused_by_card);
-            let left = amount(self.card_full.limit_bytes);
-            let why = "the card itself was full: the cap of this task had room";
-            format!("{why}, and the driver refused {many}; {}, with {left} free", self.card_full)
+            let (last, many) = (self.card_full, allocations(refused_by_card));
+            let [asked, held, left] = last.amounts();
+            let who = last.pid;
+            format!(
+                "the card itself was full: the cap of this task had room, and the driver refused {many}; \
+                 the last asked for {asked} while {held} were held (process {who}), with {left} free"
+            )
         };
         let told = [(refused_by_cap > 0).then(by_cap), (refused_by_card > 0).then(by_card)];
         told.into_iter().flatten().map(|text| format!("GPU {gpu}: {text}")).collect()
@@ -142,12 +147,10 @@ impl Refusal {
         let caps::Refused { count: _, asked, held, limit, pid } = *refused;
         Self { asked_bytes: asked, held_bytes: held, limit_bytes: limit, pid }
     }
-}
 
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (asked, held) = (amount(self.asked_bytes), amount(self.held_bytes));
-        write!(f, "the last asked for {asked} while {held} were held (process {})", self.pid)
+    /// What was asked for, what was held and the limit, in words that tell them apart.
+    fn amounts(&self) -> [String; 3] {
+        amounts::apart([self.asked_bytes, self.held_bytes, self.limit_bytes])
     }
 }
 
@@ -155,22 +158,13 @@ fn allocations(count: u64) -> String {
     if count == 1 { "1 allocation".to_owned() } else { format!("{count} allocations") }
 }
 
-/// Bytes with one digit behind the point, in the unit that fits.
-pub fn amount(bytes: u64) -> String {
-    let (unit, name) = match bytes {
-        GIB.. => (GIB, "GiB"),
-        MIB.. => (MIB, "MiB"),
-        KIB.. => (KIB, "KiB"),
-        _ => return format!("{bytes} bytes"),
-    };
-    #[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
-    let units = bytes as f64 / unit as f64;
-    format!("{units:.1} {name}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
 
     fn refused(count: u64, asked: u64, held: u64, limit: u64) -> caps::Refused {
         caps::Refused { count, asked, held, limit, pid: 4711 }
@@ -180,14 +174,14 @@ mod tests {
     fn refusals_are_told_with_their_amounts() {
         let over_cap = refused(3, 3 * GIB, GIB + GIB / 5, 2 * GIB);
         let account = Account::of(&caps::Account { over_cap, ..caps::Account::default() });
-        let expected = "GPU 0: the memory cap of this task (2.0 GiB) refused 3 allocations; the last asked \
-                        for 3.0 GiB while 1.2 GiB were held (process 4711)";
+        let expected = "GPU 0: the memory cap of this task (2 GiB) refused 3 allocations; the last asked \
+                        for 3 GiB while 1.2 GiB were held (process 4711)";
         assert_eq!(account.refusals(0), [expected]);
         let card_full = refused(1, 512 * MIB, 1000, 100 * KIB);
         let account = Account::of(&caps::Account { card_full, ..caps::Account::default() });
         let expected = "GPU 2: the card itself was full: the cap of this task had room, and the driver \
-                        refused 1 allocation; the last asked for 512.0 MiB while 1000 bytes were held \
-                        (process 4711), with 100.0 KiB free";
+                        refused 1 allocation; the last asked for 512 MiB while 1000 bytes were held \
+                        (process 4711), with 0.1 MiB free";
         assert_eq!(account.refusals(2), [expected]);
         assert!(Account::default().refusals(0).is_empty());
     }

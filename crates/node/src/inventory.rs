@@ -43,6 +43,8 @@ pub struct DriverFacts {
 pub struct Device {
     /// Position in the driver's order, from 0.
     pub index: u32,
+    /// Number of its device file `/dev/nvidia…`; `None` where the driver does not say.
+    pub minor: Option<u32>,
     /// `GPU-…`; the name by which everything else refers to it.
     pub uuid: String,
     /// Such as `00000000:3B:00.0`.

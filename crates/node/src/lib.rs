@@ -1,6 +1,7 @@
 //! One machine: what GPUs are there, how they are divided, who uses them, and changing that.
 
 pub mod account;
+pub mod amounts;
 pub mod backend;
 pub mod companion;
 pub mod compute_mode;

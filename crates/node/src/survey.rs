@@ -97,6 +97,7 @@ impl Driver {
         let (mig, mig_backend) = self.mig(uuid)?;
         Ok(Device {
             index: reached.index,
+            minor: handle.minor_number().ok(),
             uuid: uuid.to_owned(),
             pci_bus_id: reached.bus_id.clone(),
             model: catalogue_name(&product, memory_mib),

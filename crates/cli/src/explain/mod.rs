@@ -1,6 +1,7 @@
 //! `hotpot explain`: for each node and GPU, why a workload could or could not sit there; or of a task of a
 //! run, what became of it.
 
+mod holding;
 mod task;
 
 use std::collections::BTreeMap;
@@ -21,7 +22,10 @@ const NODES_SHOWN: usize = 40;
 const SEATS_SHOWN: usize = 4;
 
 pub(crate) fn run(options: &Explain) -> Result<Answer, Failure> {
-    let Some(workloads) = options.workloads.clone() else { return task::run(options) };
+    if options.run.is_some() {
+        return task::run(options);
+    }
+    let workloads = options.workloads.clone().ok_or_else(|| neither(&options.workload))?;
     let queue = Queue {
         workloads,
         fleet: options.fleet.clone(),
@@ -37,6 +41,16 @@ pub(crate) fn run(options: &Explain) -> Result<Answer, Failure> {
         Output::Json => json(&snapshot, &policy, &explanation),
     })?;
     Ok(if explanation.starts() { Answer::Yes } else { Answer::No })
+}
+
+/// Nobody can tell from a name alone where it is from.
+fn neither(name: &str) -> Failure {
+    let typed = words::typed(name);
+    Failure::Usage(format!(
+        "`{name}` can be two things: say which. A task of a run on this machine: `hotpot explain {typed} \
+         --run last`. A workload that is in a file: `hotpot explain {typed} jobs.toml --fleet \
+         fleet.toml`"
+    ))
 }
 
 /// The answer comes first: what is asked, what the next plan does with it, who is ahead.

@@ -1,24 +1,24 @@
 //! What became of a task of a run, from the journal: where it ran, under which caps held how hard, how it
-//! ended, and what of memory it was refused.
+//! ended, and what of memory it was refused. What a task that runs has booked comes from its accounts.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use local::journal::{self, RunRow, TaskRow};
 use local::{Ending, Held, Work, containment};
-use node::account::{Account, amount};
-use node::backend::Enforcement;
 use serde::Serialize;
 use simulator::report::shown;
 
+use super::holding::{self, booked, given};
 use crate::args::{Explain, Output};
 use crate::failure::{Answer, Failure};
+use crate::names::listed;
 use crate::run::order::{book, jobs_again};
 use crate::run::{refused, seconds};
 use crate::{screen, words};
 
-/// Tasks that an error lists.
-const LISTED: usize = 8;
+/// Names that are compared with one that is not there.
+const COMPARED: usize = 1000;
 
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -37,6 +37,8 @@ struct Story<'a> {
     work: &'a Work,
     id: usize,
     row: Option<&'a TaskRow>,
+    /// What it holds or held of GPUs.
+    held: Vec<Held>,
 }
 
 pub(super) fn run(options: &Explain) -> Result<Answer, Failure> {
@@ -50,7 +52,14 @@ pub(super) fn run(options: &Explain) -> Result<Answer, Failure> {
     let mut work = Work::new(jobs_again(&files)?).map_err(refused)?;
     work.number_from(row.first_number);
     let id = find(&work, &options.workload, row.run)?;
-    let story = Story { run: &row, work: &work, id, row: tasks.iter().find(|row| row.task == id) };
+    let mut story = Story {
+        run: &row,
+        work: &work,
+        id,
+        row: tasks.iter().find(|row| row.task == id),
+        held: Vec::new(),
+    };
+    story.look(&state);
     screen::print(&match options.output.output {
         Output::Table => story.table(),
         Output::Json => story.json(),
@@ -63,8 +72,11 @@ pub(super) fn run(options: &Explain) -> Result<Answer, Failure> {
 fn recall(state: &Path, run: u32) -> Result<journal::Recalled, Failure> {
     let book = book(state);
     if !book.exists() {
-        let text =
-            format!("{}: no run has been here; name its folder with --state", state.display());
+        let text = format!(
+            "no run is recorded in {}; name the state folder of the run with --state: it is told by \
+             HOTPOT_STATE_DIR where the run was started, else each user has one",
+            state.display()
+        );
         return Err(Failure::Usage(text));
     }
     let found = match run {
@@ -77,35 +89,49 @@ fn recall(state: &Path, run: u32) -> Result<journal::Recalled, Failure> {
 /// The task with that name, label or number.
 fn find(work: &Work, wanted: &str, run: i64) -> Result<usize, Failure> {
     let number = wanted.strip_prefix('#').unwrap_or(wanted).parse::<u64>().ok();
-    let all = 0..work.tasks.len();
+    let mut all = 0..work.tasks.len();
     let by_number =
         |id: &usize| work.label(*id) == wanted || number.is_some_and(|it| work.number(*id) == it);
     let named: Vec<usize> = all.clone().filter(|id| work.name(*id) == wanted).collect();
-    let usage = |text: String| Err(Failure::Usage(shown(&text)));
-    match (named.as_slice(), all.clone().find(by_number)) {
+    match (named.as_slice(), all.find(by_number)) {
         ([only], _) => Ok(*only),
         ([], Some(id)) => Ok(id),
-        ([], None) => {
-            let names = all.map(|id| work.name(id));
-            let near = formats::near(wanted, names.clone().take(1000));
-            let few: Vec<&str> = names.take(LISTED).collect();
-            let way_out = match near.as_slice() {
-                [] => format!("there are {}", few.join(", ")),
-                near => format!("did you mean {}?", near.join(" or ")),
-            };
-            usage(format!("run {run} has no task `{wanted}`; {way_out}"))
-        }
-        (several, _) => {
-            let labels: Vec<String> =
-                several.iter().take(LISTED).map(|id| work.label(*id)).collect();
-            let count = several.len();
-            let labels = labels.join(", ");
-            usage(format!("{count} tasks are named `{wanted}`; give a number: {labels}"))
-        }
+        ([], None) => Err(Failure::Usage(shown(&none_named(work, wanted, run)))),
+        (several, _) => Err(Failure::Usage(shown(&several_named(work, wanted, run, several)))),
     }
 }
 
+fn none_named(work: &Work, wanted: &str, run: i64) -> String {
+    let names = (0..work.tasks.len()).map(|id| work.name(id));
+    let near = formats::near(wanted, names.clone().take(COMPARED));
+    let way_out = match (near.as_slice(), work.tasks.len()) {
+        ([], 1) => format!("its only task is `{}`", work.name(0)),
+        ([], count) => format!("its tasks are {}", listed(names, count)),
+        (near, _) => format!("did you mean {}?", near.join(" or ")),
+    };
+    format!("run {run} has no task named `{wanted}`; {way_out}")
+}
+
+fn several_named(work: &Work, wanted: &str, run: i64, several: &[usize]) -> String {
+    let labels = listed(several.iter().map(|id| work.label(*id)), several.len());
+    format!(
+        "run {run} has {} tasks named `{wanted}`; give the number of the one that you mean: {labels}",
+        several.len()
+    )
+}
+
 impl Story<'_> {
+    /// Finds out what the task holds.
+    fn look(&mut self, state: &Path) {
+        let noted = self.row.map(|row| row.held.as_slice()).unwrap_or_default();
+        self.held = match self.standing() {
+            Standing::Ended => noted.to_vec(),
+            Standing::Waiting | Standing::Running | Standing::Interrupted => {
+                holding::now(state, self.run, &self.work.label(self.id), noted)
+            }
+        };
+    }
+
     fn ending(&self) -> Option<&Ending> {
         self.row?.ending.as_ref()
     }
@@ -128,7 +154,10 @@ impl Story<'_> {
             (None, Standing::Running) => "running".to_owned(),
             (None, Standing::Waiting) => "waiting".to_owned(),
             (None, Standing::Interrupted | Standing::Ended) => {
-                format!("left over; `hotpot run --resume {}` goes on with it", self.run.run)
+                format!(
+                    "not over when its run ended; `hotpot run --resume {}` does it",
+                    self.run.run
+                )
             }
         }
     }
@@ -147,19 +176,22 @@ impl Story<'_> {
         let last =
             last.map(|ms| format!(", the last time for {}", seconds(ms))).unwrap_or_default();
         row(&mut text, "started", &format!("{times}{last}; process {pid}"));
-        for held in &task.held {
-            row(&mut text, &format!("GPU {}", held.gpu), &given(held));
+        let workload = self.work.workload(self.id);
+        for held in &self.held {
+            row(&mut text, &format!("GPU {}", held.gpu), &given(held, workload));
             if let Some(account) = &held.account {
-                row(&mut text, "", &booked(account));
+                row(&mut text, "", &booked(account, self.ending().is_none()));
             }
         }
-        let refusals = task.held.iter().flat_map(Held::refusals);
+        let escaped = self.held.iter().filter_map(Held::escaped);
+        escaped.for_each(|escaped| row(&mut text, "escaped", &escaped));
+        let refusals = self.held.iter().flat_map(Held::refusals);
         refusals.for_each(|refusal| row(&mut text, "refused", &refusal));
         text
     }
 
     fn json(&self) -> String {
-        let held = self.row.map(|row| row.held.as_slice()).unwrap_or_default();
+        let held = self.held.as_slice();
         words::to_json(&Named {
             format: "hotpot-task/1",
             run: self.run.run,
@@ -197,39 +229,76 @@ struct Named<'a> {
     refusals: Vec<String>,
 }
 
-/// `memory-capped: 2344 MiB (cooperative), 20 % of its time (cooperative)`.
-fn given(held: &Held) -> String {
-    let mut parts = Vec::new();
-    if held.memory_mib > 0 {
-        parts.push(format!("{} ({})", words::memory(held.memory_mib), hard(&held.memory)));
-    }
-    if held.compute_milli > 0 {
-        let percent = f64::from(held.compute_milli) / 10.0;
-        parts.push(format!("{percent} % of its time ({})", hard(&held.compute)));
-    }
-    let parts = if parts.is_empty() { "no caps of its own".to_owned() } else { parts.join(", ") };
-    format!("{}: {parts}", held.sharing)
-}
+#[cfg(test)]
+mod tests {
+    use node::backend::Enforcement;
 
-fn hard(enforcement: &Enforcement) -> String {
-    match enforcement {
-        Enforcement::Absent(why) | Enforcement::Unknown(why) => {
-            format!("{}: {why}", enforcement.as_str())
-        }
-        Enforcement::Hard | Enforcement::Cooperative => enforcement.as_str().to_owned(),
-    }
-}
+    use super::*;
 
-fn booked(account: &Account) -> String {
-    let counts = &account.counts;
-    let time = counts
-        .measured_us()
-        .map_or(String::new(), |us| format!("{} of GPU time, ", seconds(us / 1000)));
-    let (peak, launches) = (amount(account.peak_bytes), counts.launches);
-    let mut text = format!("held at most {peak}; {time}{launches} launches");
-    if counts.throttled > 0 {
-        let waited = seconds(counts.throttled_us / 1000);
-        let _ = write!(text, ", {} of them held back, for {waited} in all", counts.throttled);
+    fn work(names: &[&str]) -> Work {
+        let script = |name: &&str| {
+            let text =
+                format!("#!/bin/sh\n#SBATCH --job-name={name}\n#SBATCH --gpu-mem=2G\ntrue\n");
+            ("c.sbatch".to_owned(), text)
+        };
+        let files: Vec<(String, String)> = names.iter().map(script).collect();
+        let mut work = Work::new(jobs_again(&files).unwrap()).unwrap();
+        work.number_from(7);
+        work
     }
-    text
+
+    #[test]
+    fn a_task_that_is_not_there_is_told_with_those_that_are() {
+        let text = |names: &[&str], wanted| find(&work(names), wanted, 3).unwrap_err().to_string();
+        assert_eq!(find(&work(&["two", "one"]), "8", 3).unwrap(), 1);
+        assert_eq!(text(&["two"], "x"), "run 3 has no task named `x`; its only task is `two`");
+        let expected = "run 3 has no task named `x`; its tasks are two, one";
+        assert_eq!(text(&["two", "one"], "x"), expected);
+        let expected = "run 3 has no task named `train2`; did you mean train?";
+        assert_eq!(text(&["train", "one"], "train2"), expected);
+    }
+
+    #[test]
+    fn a_task_that_got_past_its_limiter_is_told_so() {
+        let held = Held {
+            gpu: 0,
+            uuid: "GPU-1".into(),
+            device: "GPU-1".into(),
+            sharing: "memory-capped".into(),
+            memory_mib: 2348,
+            compute_milli: 0,
+            memory: Enforcement::Cooperative,
+            compute: Enforcement::Cooperative,
+            account: Some(node::account::Account::default()),
+            unlimited: true,
+        };
+        let run = RunRow {
+            run: 3,
+            pid: 1,
+            start_ticks: 0,
+            cgroup: None,
+            options: String::new(),
+            first_number: 7,
+            ended: true,
+        };
+        let row = TaskRow {
+            task: 0,
+            attempts: 1,
+            process: Some((99, 0)),
+            device: String::new(),
+            begun_ms: 0,
+            ended_ms: Some(1500),
+            ending: Some(Ending::Exited(0)),
+            held: vec![held],
+        };
+        let work = work(&["c"]);
+        let mut story = Story { run: &run, work: &work, id: 0, row: Some(&row), held: Vec::new() };
+        story.look(Path::new("/nowhere"));
+        let expected = "c (7) of run 3: done\n  started   once, the last time for 1.500 s; process 99\n  \
+                        GPU 0     memory-capped: 2.29 GiB (cooperative), of which 300 MiB for a \
+                        context\n            held at most 0 MiB; 0.000 s of GPU time, 0 launches\n  \
+                        escaped   GPU 0: the limiter was not loaded into its processes: its caps did \
+                        not hold\n";
+        assert_eq!(story.table(), expected);
+    }
 }

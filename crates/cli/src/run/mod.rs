@@ -38,6 +38,7 @@ pub(crate) fn run(options: &Run) -> Result<Answer, Failure> {
         there => there,
     };
     order.tell();
+    tell_how_to_watch(simulated.as_ref(), options);
     let folder = order.remembered.folder.clone();
     let policy = order.remembered.policy()?;
     // Numbers are given by the journal; all is looked at before, so that a file that makes no sense
@@ -79,6 +80,14 @@ pub(crate) fn run(options: &Run) -> Result<Answer, Failure> {
     };
     screen::print(&text)?;
     Ok(if summary.done == summary.tasks && summary.recorded { Answer::Yes } else { Answer::No })
+}
+
+/// A second command sees the run's simulated GPUs only if it is told where they are.
+fn tell_how_to_watch(simulated: Option<&Simulated>, options: &Run) {
+    if let Some(simulated) = simulated.filter(|_| !options.quiet) {
+        let folder = simulated.folder().display();
+        screen::note(&format!("watch it with: hotpot top --simulate-gpus {folder}"));
+    }
 }
 
 /// The GPUs that the run may use; `None` if someone stopped the wait for them.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::refused;
 use crate::args::Run;
 use crate::failure::Failure;
-use crate::{inputs, screen};
+use crate::{inputs, screen, simulated};
 
 /// Options that a continued run must have again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +74,11 @@ impl Order {
         refuse_to_continue(&row, ended_too)?;
         sweep(&row, &tasks);
         let remembered = serde_json::from_str(&row.options).map_err(|error| {
-            Failure::Machine(format!("run {}: its options cannot be read: {error}", row.run))
+            Failure::Machine(format!(
+                "run {}: its options cannot be read ({error}): it was made by another version of hotpot; \
+                 run its files anew",
+                row.run
+            ))
         })?;
         let jobs = jobs_again(&files)?;
         let earlier = Some(Earlier { row, tasks });
@@ -160,7 +164,7 @@ impl Remembered {
         let policy_file = options.policy_file.as_deref().map(Source::open).transpose()?;
         Ok(Self {
             folder,
-            simulate_gpus: options.simulate_gpus.clone(),
+            simulate_gpus: options.simulate_gpus.as_deref().map(simulated::as_list),
             devices: options.devices.clone(),
             policy: options.policy.clone(),
             policy_file: policy_file.map(|it| (it.name().to_string(), it.text().to_string())),
@@ -203,14 +207,17 @@ fn refuse_to_continue(row: &RunRow, ended_too: bool) -> Result<(), Failure> {
     let number = row.run;
     if row.ended && !ended_too {
         let text = format!(
-            "run {number} has come to its end: nothing is left to continue; --retry-failed does tasks \
-             once more that failed"
+            "run {number} is over: nothing is left to continue; `hotpot run --resume {number} \
+             --retry-failed` repeats its tasks that failed"
         );
         return Err(Failure::Machine(text));
     }
     let own = row.pid == std::process::id();
     if !own && containment::start_ticks_of(row.pid) == Some(row.start_ticks) {
-        let text = format!("run {number} is still going on in process {}", row.pid);
+        let pid = row.pid;
+        let text = format!(
+            "run {number} is still going on in process {pid}: wait for it, or stop it with `kill {pid}`"
+        );
         return Err(Failure::Machine(text));
     }
     Ok(())

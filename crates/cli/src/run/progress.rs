@@ -63,7 +63,9 @@ impl Watch for Progress {
             number if number <= NAMED_MAX => {
                 self.say(&format!("{}: {ending}", shown(work.name(id))));
             }
-            number if number == NAMED_MAX + 1 => self.say("more failures follow, not named here"),
+            number if number == NAMED_MAX + 1 => {
+                self.say("more tasks fail, which are not named here; the summary counts them")
+            }
             _ => {}
         }
     }

@@ -1,5 +1,7 @@
 //! The page of one GPU: its pot, its tenants and processes, what could hold a cap on it.
 
+use node::account::Account;
+use node::amounts;
 use node::backend::{Backends, Enforcement};
 use node::sample::AccountSample;
 use ratatui::style::{Modifier, Style};
@@ -9,6 +11,7 @@ use super::bar::{bar, colour};
 use super::parts::label;
 use super::pot::{Part, Pot};
 use super::rows::{fitted, gib, percent};
+use crate::words;
 
 /// Cells of a tenant's name.
 const NAME: usize = 26;
@@ -93,13 +96,22 @@ fn accounts(lines: &mut Vec<Line<'static>>, accounts: &[AccountSample]) {
             percent(share),
             percent(*throttled_ratio),
         )));
-        let amount = node::account::amount;
-        let last = account.over_cap;
         if account.counts.refused_by_cap > 0 {
-            let (asked, held) = (amount(last.asked_bytes), amount(last.held_bytes));
-            lines.push(Line::raw(format!("   last refused by the cap: {asked} over {held} held")));
+            lines.push(Line::raw(format!("   {}", last_refused(account))));
         }
     }
+}
+
+/// The last allocation that went over the cap, and what contexts take of it now.
+fn last_refused(account: &Account) -> String {
+    let (last, contexts) = (account.over_cap, words::contexts_bytes(account));
+    let [asked, held, cap, of_contexts] =
+        amounts::apart([last.asked_bytes, last.held_bytes, last.limit_bytes, contexts]);
+    let now = match contexts {
+        0 => String::new(),
+        _ => format!(", {of_contexts} of it for contexts now"),
+    };
+    format!("last refused by the cap: {asked} over {held} held, of a cap of {cap}{now}")
 }
 
 fn processes(lines: &mut Vec<Line<'static>>, pot: &Pot) {

@@ -3,6 +3,7 @@
 mod bar;
 mod details;
 mod draw;
+mod lines;
 mod live;
 mod parts;
 mod pot;

@@ -33,6 +33,7 @@ pub(super) fn tenants(gpu: &GpuSample, held: &[&Held]) -> Vec<Part> {
         let share = shares.get(tenant).copied();
         part.room_bytes = share.and_then(|share| given(share, total)).or(part.used_bytes);
         part.enforcement = share.map(|share| share.enforcement.clone());
+        part.compute_milli = share.map(|share| share.compute_milli).filter(|milli| *milli > 0);
         let wide = part.room_bytes.zip(total).map_or(0.0, |(room, total)| ratio(room, total));
         (part.from, part.to) = (at, f64::min(at + wide, 1.0));
         at = part.to;
@@ -135,6 +136,7 @@ fn occupied(tenants: &[&Tenant], processes: &[&ProcessSample]) -> Part {
         to: 0.0,
         room_bytes: None,
         enforcement: None,
+        compute_milli: None,
         used_bytes: (!memory.is_empty()).then(|| memory.iter().sum()),
         sm_ratio: (!sm.is_empty()).then(|| sm.iter().sum()),
         processes: processes.len(),

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use model::SharingKind;
+use node::amounts;
 use node::backend::Backends;
 use node::inventory::{ComputeMode, Device, Inventory};
 use node::sample::{AccountSample, GpuSample, ProcessSample, Sample};
@@ -115,6 +116,9 @@ pub(super) struct Part {
     pub(super) used_bytes: Option<u64>,
     /// How hard its memory cap holds, where it has one.
     pub(super) enforcement: Option<String>,
+    /// Its cap of compute, in thousandths of the GPU; in JSON it stands in the accounts.
+    #[serde(skip)]
+    pub(super) compute_milli: Option<u32>,
     /// Part of the GPU's SM time of its processes, 0 to 1.
     pub(super) sm_ratio: Option<f64>,
     pub(super) processes: usize,
@@ -232,6 +236,6 @@ fn facts(device: &Device) -> Vec<(&'static str, String)> {
         ("NUMA node", numa),
         ("compute capability", format!("{major}.{minor}")),
         ("compute mode", compute.into()),
-        ("kept by the driver", format!("{} MiB", device.reserved_mib)),
+        ("kept by the driver", amounts::mib(device.reserved_mib)),
     ]
 }

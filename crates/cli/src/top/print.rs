@@ -5,12 +5,12 @@ use std::fmt::Write;
 use ratatui::text::Line;
 use serde::Serialize;
 
-use super::Picture;
 use super::draw::summary;
 use super::pot::Pot;
 use super::rows::Columns;
+use super::{Picture, lines};
 
-/// The table and the bars, without colour.
+/// The table, the bars and below each its tenants, without colour.
 pub(super) fn table(picture: &Picture, width: usize) -> String {
     let mut text = summary(picture) + "\n";
     if picture.pots.is_empty() {
@@ -23,6 +23,7 @@ pub(super) fn table(picture: &Picture, width: usize) -> String {
     add(&columns.head());
     for pot in &picture.pots {
         columns.rows(pot, false).iter().for_each(&mut add);
+        lines::of(pot, width).into_iter().map(Line::raw).for_each(|line| add(&line));
     }
     text
 }

@@ -24,6 +24,7 @@ pub(super) fn part(label: &str, from: f64, to: f64, used: f64) -> Part {
         room_bytes: Some(1000),
         used_bytes: Some((used * 1000.0) as u64),
         enforcement: None,
+        compute_milli: None,
         sm_ratio: None,
         processes: 1,
     }
@@ -62,6 +63,7 @@ fn device(index: u32, compute_mode: ComputeMode, mig: Option<Mig>) -> Device {
         reserved_mib: 596,
         compute_capability: (8, 0),
         compute_mode,
+        minor: None,
         numa_node: Some(0),
         mig,
         backends: Backends {

@@ -100,11 +100,12 @@ fn caps_by_the_limiter_are_shown_with_what_they_cost() {
         kind: "memory-capped".into(),
         memory_mib: 2048,
         enforcement: "cooperative".into(),
+        compute_milli: 300,
         ..LiveShare::default()
     };
     let held = [Held { tenant: tenant.clone(), share }];
     let mut account = Account {
-        memory_bytes: [("plain".to_owned(), 3 << 29)].into(),
+        memory_bytes: [("plain".to_owned(), 3 << 29), ("context".to_owned(), 300 << 20)].into(),
         over_cap: Refusal {
             asked_bytes: 1 << 30,
             held_bytes: 3 << 29,
@@ -126,11 +127,20 @@ fn caps_by_the_limiter_are_shown_with_what_they_cost() {
     let pots = pots(&inventory(), &sample, &BTreeSet::new(), &held);
     assert_eq!((pots[4].sharing, pots[4].enforcement), (Sharing::MemoryCapped, "cooperative"));
     let view = View { details: true, selected: pots[4].uuid.clone(), ..View::default() };
-    let screen = drawn(120, 40, &Picture { pots, ..picture() }, &view).join("\n");
+    let screen = drawn(120, 40, &Picture { pots: pots.clone(), ..picture() }, &view).join("\n");
     println!("{screen}");
-    let line = "embed/0                         1.5     2.0      29 %  30 %     60 %  12";
+    let line = "embed/0                         1.8     2.0      29 %  30 %     60 %  12";
     assert!(screen.contains(line), "{screen}");
-    assert!(screen.contains("last refused by the cap: 1.0 GiB over 1.5 GiB held"), "{screen}");
+    let refused =
+        "last refused by the cap: 1 GiB over 1.5 GiB held, of a cap of 2 GiB, 300 MiB of it for";
+    assert!(screen.contains(refused), "{screen}");
+    let picture = Picture { pots, ..picture() };
+    let table = print::table(&picture, 80);
+    println!("{table}");
+    let line = "     embed/0   1.79 GiB used   of 2 GiB, 30 %   29 % of GPU time\n";
+    assert!(table.contains(line), "{table}");
+    let narrow = print::table(&picture, 40);
+    assert!(narrow.contains("     embed/0   1.79 GiB used\n"), "{narrow}");
 }
 
 #[test]
@@ -211,7 +221,14 @@ fn text_and_json_say_the_same() {
     let table = print::table(&picture(), 80);
     println!("{table}{}", print::table(&picture(), 120));
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
-    assert_eq!(table.lines().count(), 2 + 2 * 6);
+    let tenants: Vec<&str> = table.lines().filter(|line| line.contains(" used")).collect();
+    // One in an instance, seven clients, three that share, one alone.
+    assert_eq!((tenants.len(), table.lines().count()), (12, 2 + 2 * 6 + 12), "{table}");
+    let expected = "     slurm 4711   22 GiB used   of 3g.40gb   20 % of SM time";
+    assert_eq!(tenants[0], expected);
+    let narrow = print::table(&picture(), 40);
+    assert!(narrow.lines().skip(1).all(|line| line.chars().count() <= 40), "{narrow}");
+    assert!(narrow.contains("     slurm 4711   22 GiB used\n"), "{narrow}");
     let json: serde_json::Value = serde_json::from_str(&print::json(&picture())).unwrap();
     assert_eq!(json["format"], "hotpot-top/1");
     assert_eq!(json["gpus"][0]["parts"][0]["label"], "slurm 4711");

@@ -123,7 +123,7 @@ fn what_the_cap_refused_is_told_to_everybody_concerned() {
     bench.place.write("go", "");
     assert_eq!(run.wait(), 1);
     let why = format!(
-        "GPU 0: the memory cap of this task (2.3 GiB) refused 1 allocation; the last asked for 1.0 GiB \
+        "GPU 0: the memory cap of this task (2.29 GiB) refused 1 allocation; the last asked for 1 GiB \
          while 1.5 GiB were held (process {})",
         std::process::id()
     );
@@ -134,7 +134,9 @@ fn what_the_cap_refused_is_told_to_everybody_concerned() {
     let shown_lines: Vec<&str> = explained.out.lines().collect();
     assert_eq!(shown_lines[0], "c (1) of run 1: exit status 7");
     assert!(
-        explained.out.contains("memory-capped: 2348 MiB (cooperative), 30 %"),
+        explained.out.contains(
+            "memory-capped: 2.29 GiB (cooperative), of which 300 MiB for a context, 30 %"
+        ),
         "{}",
         explained.out
     );
@@ -190,7 +192,7 @@ fn tasks_are_found_by_name_label_and_number() {
         assert_eq!((done.out.lines().next(), done.code), (Some(first), code), "{}", done.err);
     }
     let done = bench.run("explain b --run 1");
-    assert!(done.code == 2 && done.err.contains("there are a[3], a[4]"), "{done:?}");
+    assert!(done.code == 2 && done.err.contains("its tasks are a[3], a[4]"), "{done:?}");
     let done = bench.run("explain a[3] --run 9");
     assert!(done.code == 1 && done.err.contains("knows no run 9"), "{done:?}");
     let done = bench.run("explain a[3] --run 1 --state nowhere");

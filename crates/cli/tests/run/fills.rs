@@ -66,7 +66,7 @@ fn a_program_gets_its_cap_and_no_more() {
     bench.place.write("go", "");
     assert_eq!(run.wait(), 1);
     let error = bench.read("f.err");
-    let why = "hotpot: GPU 0: the memory cap of this task (2.3 GiB) refused 1 allocation; the last asked for 256.0 MiB";
+    let why = "hotpot: GPU 0: the memory cap of this task (2.29 GiB) refused 1 allocation; the last asked for 256 MiB";
     assert!(error.starts_with(why), "{error}");
     let explained = output("explain f --run last");
     assert!(explained.out.contains(&why["hotpot: ".len()..]), "{}", explained.out);
