@@ -19,6 +19,7 @@ mod prototypes;
 mod python;
 mod reproduce;
 mod shell;
+mod slurm_lab;
 mod speed;
 mod suite;
 mod tidy;
@@ -43,6 +44,7 @@ const HELP: &str = "cargo xtask VERB
   metrics     the agent's metrics read by promtool and prometheus_client; what it costs [--quick]
   install     build hotpot and put it under a PREFIX, such as ~/.local or /usr/local
   occupancy   how busy `hotpot run` keeps GPUs with short tasks, and what sharing saves [--quick]
+  slurm-lab   a real Slurm cluster on this host: up DIR [OPTION...], down DIR, status DIR
   speed       CPU seconds and peak memory of whole runs
 
 reproduce, compare, ablate and churn read the full traces from ../shared/traces or $HOTPOT_TRACES.";
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         ["occupancy", flags @ ..] => quick(flags).and_then(occupancy::run),
         ["fakes"] => fakes::run(),
         ["metrics", flags @ ..] => quick(flags).and_then(metrics::run),
+        ["slurm-lab", words @ ..] => slurm_lab::run(words),
         ["speed"] => speed::run(),
         ["speed-one", words @ ..] => speed::one(words),
         [] | ["help" | "--help" | "-h"] => {

@@ -17,13 +17,40 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("node", &["model", "caps"]),
     ("agent", &["model", "node"]),
     ("local", &["model", "engine", "formats", "node"]),
-    ("cli", &["model", "engine", "formats", "simulator", "node", "agent", "local", "fake-machine"]),
+    ("slurm", &["model", "formats", "node", "local"]),
+    (
+        "cli",
+        &[
+            "model",
+            "engine",
+            "formats",
+            "simulator",
+            "node",
+            "agent",
+            "local",
+            "slurm",
+            "fake-machine",
+        ],
+    ),
     ("fake-machine", &["model"]),
     ("fake-gpu", &["fake-machine"]),
     ("fake-nvml", &["fake-machine", "fake-gpu"]),
     ("fake-cuda", &["fake-machine", "fake-gpu"]),
     ("fake-tools", &["fake-machine"]),
-    ("xtask", &["model", "engine", "formats", "simulator", "fake-machine", "fake-gpu", "caps"]),
+    ("slurm-lab", &["fake-machine"]),
+    (
+        "xtask",
+        &[
+            "model",
+            "engine",
+            "formats",
+            "simulator",
+            "fake-machine",
+            "fake-gpu",
+            "caps",
+            "slurm-lab",
+        ],
+    ),
 ];
 
 /// Crates without I/O, and the third-party crates that they may use (without `std`).
@@ -77,6 +104,7 @@ fn crate_folders(root: &Path) -> Vec<PathBuf> {
     let mut folders = vec![root.join("xtask")];
     folders.extend(entries(&root.join("crates")));
     folders.extend(entries(&root.join("fakes")));
+    folders.extend(entries(&root.join("labs")));
     folders.retain(|folder| folder.join("Cargo.toml").exists());
     folders
 }

@@ -1,0 +1,27 @@
+//! A real Slurm cluster on this host, up in about a second, for tests and for people.
+//!
+//! [`Options`] says what is wanted, [`Cluster`] is what runs. Everything lies in one folder, nothing
+//! outside is touched, and any number of clusters run side by side. `conf` is what the daemons read,
+//! `daemon` how each is started, `node` what a node has of its own, `process` who belongs to a cluster.
+#![forbid(unsafe_code)]
+
+mod accounting;
+mod cgroup;
+mod claim;
+mod cluster;
+mod conf;
+mod daemon;
+mod down;
+mod error;
+mod node;
+mod options;
+mod packages;
+mod place;
+mod process;
+
+pub use cluster::Cluster;
+pub use daemon::Daemon;
+pub use down::{down, status};
+pub use error::LabError;
+pub use options::Options;
+pub use packages::{install, missing};
