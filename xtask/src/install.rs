@@ -1,5 +1,5 @@
-//! Puts the program, the limiter that it preloads into tasks, and the simulated driver that it needs for
-//! `--simulate-gpus` where they belong.
+//! Puts the program, the limiter that it preloads into tasks, the simulated driver that it needs for
+//! `--simulate-gpus`, and what Slurm needs where they belong.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::{Verdict, shell};
 
 /// What comes with the program. The simulated driver's programs must never lie on a PATH.
-const COMPANIONS: [&str; 6] = [
+const COMPANIONS: [&str; 7] = [
     "libhotpot_limiter.so",
+    "libhotpot_spank.so",
     "libhotpot_fake_nvml.so",
     "libhotpot_fake_cuda.so",
     "nvidia-cuda-mps-control",
@@ -27,6 +28,8 @@ pub(crate) fn run(prefix: &str) -> Verdict {
         "-p",
         "limiter",
         "-p",
+        "spank",
+        "-p",
         "fake-nvml",
         "-p",
         "fake-cuda",
@@ -38,12 +41,22 @@ pub(crate) fn run(prefix: &str) -> Verdict {
     for companion in COMPANIONS {
         put(&built, &prefix.join("lib/hotpot"), companion)?;
     }
+    for name in entries(&shell::root().join("deploy/slurm"))? {
+        put(&shell::root().join("deploy/slurm"), &prefix.join("lib/hotpot/slurm"), &name)?;
+    }
     println!(
-        "{} is ready; the limiter and the simulated driver are in {}",
+        "{} is ready; the limiter, the simulated driver and what Slurm needs are in {}",
         prefix.join("bin/hotpot").display(),
         prefix.join("lib/hotpot").display()
     );
     Ok(())
+}
+
+/// Names of the files of a folder.
+fn entries(folder: &Path) -> Result<Vec<String>, String> {
+    let listed = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let names = listed.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.collect())
 }
 
 /// Copies beside the target and renames, so that a program that runs goes on undisturbed.

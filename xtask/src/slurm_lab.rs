@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use slurm_lab::{Cluster, Options};
 
-use crate::{Verdict, shell};
+use crate::{Verdict, shell, slurm};
 
 const HELP: &str = "cargo xtask slurm-lab up DIR [OPTION...] | down DIR | status DIR
 
@@ -16,13 +16,19 @@ const HELP: &str = "cargo xtask slurm-lab up DIR [OPTION...] | down DIR | status
   --accounting, --rest      slurmdbd with MariaDB; slurmrestd
   --users A,B               who gets an association (root,nobody)
   --cgroup, --preempt       constrain devices and memory; partition online over batch
+  --hotpot                  with hotpot on it: plugin, rules, Prolog and Epilog
   --conf FILE, --gres FILE  lines for slurm.conf; gres.conf, with @NODE@ and @DEV@
   --node-gres GRES          Gres= of each node, where gres.conf is another one
   --etc FILE                a file to lie beside slurm.conf; may be given again";
 
 pub(crate) fn run(words: &[&str]) -> Verdict {
     match words {
-        ["up", folder, words @ ..] => up(Path::new(folder), &options(words)?),
+        ["up", folder, words @ ..] => {
+            let words: Vec<&str> = words.to_vec();
+            let (ours, rest): (Vec<&str>, Vec<&str>) =
+                words.into_iter().partition(|word| *word == "--hotpot");
+            up(Path::new(folder), options(&rest)?, !ours.is_empty())
+        }
         ["down", folder] => {
             slurm_lab::down(Path::new(folder)).map_err(|error| error.to_string())?;
             println!("down: {folder}");
@@ -74,10 +80,17 @@ fn options(words: &[&str]) -> Result<Options, String> {
     Ok(options)
 }
 
-fn up(folder: &Path, options: &Options) -> Verdict {
+fn up(folder: &Path, options: Options, with_hotpot: bool) -> Verdict {
     let said = |error: slurm_lab::LabError| error.to_string();
-    // The simulated driver that the nodes show.
-    shell::cargo(&["build", "--quiet", "-p", "fake-nvml", "-p", "fake-cuda", "-p", "fake-tools"])?;
+    // The simulated driver that the nodes show, and what may be put on the cluster.
+    let built = slurm::built()?;
+    let options = if with_hotpot {
+        let folder = std::path::absolute(folder).map_err(|error| error.to_string())?;
+        options.with_hotpot(&folder, &built, &shell::root().join("deploy/slurm")).map_err(said)?
+    } else {
+        options
+    };
+    let options = &options;
     let missing = slurm_lab::missing(options).map_err(said)?;
     if !missing.is_empty() {
         println!("installing {}", missing.join(" "));
@@ -85,6 +98,9 @@ fn up(folder: &Path, options: &Options) -> Verdict {
     }
     let began = Instant::now();
     let cluster = Cluster::up(folder, options).map_err(said)?;
+    if with_hotpot {
+        cluster.tell_hotpot(&built).map_err(said)?;
+    }
     let (place, ms) = (cluster.folder().to_path_buf(), began.elapsed().as_millis());
     cluster.leave().map_err(said)?;
     let place = place.display();

@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("node", &["model", "caps"]),
     ("agent", &["model", "node"]),
     ("local", &["model", "engine", "formats", "node"]),
+    ("spank", &[]),
     ("slurm", &["model", "formats", "node", "local"]),
     (
         "cli",

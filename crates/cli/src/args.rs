@@ -34,6 +34,10 @@ pub(crate) enum Verb {
     Agent(Agent),
     /// Show this machine's GPUs as pots: who sits where, to scale, and what is free.
     Top(Top),
+    /// Report what was held of GPUs and what was used, and the right sizes to ask.
+    Report(crate::report::Report),
+    /// What hotpot adds to Slurm: arrays of short tasks that keep their GPUs busy.
+    Slurm(crate::slurm::args::Slurm),
     /// Print a completion script for a shell.
     #[command(after_help = "Example: hotpot completions bash > /etc/bash_completion.d/hotpot")]
     Completions {
@@ -107,9 +111,17 @@ Exit codes: 0 all tasks done, 1 some failed or are left, 2 wrong usage or unread
 #[derive(Debug, Group)]
 #[command(after_long_help = SIMULATE_EXAMPLES)]
 pub(crate) struct Simulate {
-    /// The trace: an openb task list, a Philly or Gavel list (.csv, also gzipped), an sbatch
-    /// script, or workloads in TOML or YAML.
-    pub(crate) trace: PathBuf,
+    /// The trace: an openb task list, a Philly or Gavel list (.csv, also gzipped), jobs of Slurm's
+    /// accounting, an sbatch script, or workloads in TOML or YAML.
+    #[arg(required_unless_present = "from_slurm")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Jobs of Slurm's accounting as trace, - for standard input; see the example.
+    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    pub(crate) from_slurm: Option<PathBuf>,
+    /// Device memory that one shard of Slurm's stands for, such as 256MiB. Default: 1GiB in sbatch
+    /// scripts, ShardMiB of hotpot.conf, else 256MiB, in accounts.
+    #[arg(long, value_name = "AMOUNT", value_parser = memory_mib)]
+    pub(crate) shard: Option<u64>,
     #[command(flatten)]
     pub(crate) fleet: FleetChoice,
     /// Placement policy; repeat to compare. Default: that of the policy file, else best-fit and
@@ -144,7 +156,9 @@ pub(crate) struct Simulate {
 const SIMULATE_EXAMPLES: &str = "Examples:
   hotpot simulate data/openb/openb_pod_list_default.csv.gz --fill 130 --report report.html
   hotpot simulate jobs.toml --gpus a100-80gb:16 --policy best-fit --policy fgd --policy hotpot
-  hotpot simulate trace.csv --fleet fleet.toml --output json > result.json";
+  hotpot simulate trace.csv --fleet fleet.toml --output json > result.json
+  sacct -aXDP -S now-30days -o JobID,JobName,User,State,Submit,Eligible,Start,End,ElapsedRaw,\\
+TimelimitRaw,AllocTRES | hotpot simulate --from-slurm - --gpus a100-80gb:32";
 
 #[derive(Debug, Group)]
 #[command(after_help = "Exit code 1 says that some workload can never run on this fleet.\n\
@@ -161,11 +175,13 @@ pub(crate) struct Plan {
     after_help = "Exit code 1 says that the workload does not start now, or that the task failed.\n\
                         Examples:\n  \
                         hotpot explain llama-7b jobs.toml --fleet fleet.toml\n  \
-                        hotpot explain 'embed[7]' --run last"
+                        hotpot explain 'embed[7]' --run last\n  \
+                        hotpot explain 4711     (a job of Slurm: exit code 2 if there is none)"
 )]
 pub(crate) struct Explain {
     /// Name of the workload, or its number as '#3', in quotes; `plan --output json` tells numbers. With
-    /// --run, a task: its name, or its number as in its output file.
+    /// --run, a task: its name, or its number as in its output file. With neither a file nor --run, the
+    /// number of a job of Slurm.
     pub(crate) workload: String,
     /// Without --run: the file that the workload is in; TOML, YAML, an sbatch script or a trace.
     pub(crate) workloads: Option<PathBuf>,

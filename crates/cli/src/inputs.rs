@@ -1,5 +1,6 @@
 //! From the arguments to fleets, traces and policies.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use formats::{Source, TraceKind, TraceOptions};
@@ -76,12 +77,24 @@ fn uniform(words: &str, catalogue: &Catalogue) -> Result<Fleet, Failure> {
 }
 
 /// The trace in a file, whatever its kind; says what was ignored.
-pub(crate) fn trace(path: &Path, throughputs: Option<&Path>) -> Result<Trace, Failure> {
+///
+/// * `shard_mib` — device memory of a shard of Slurm's, if the user says it.
+pub(crate) fn trace(
+    path: &Path,
+    throughputs: Option<&Path>,
+    shard_mib: Option<u64>,
+) -> Result<Trace, Failure> {
+    let source = Source::open(path)?;
     let mut options = TraceOptions::default();
+    options.shard_mib = match (shard_mib, formats::trace::kind(&source)?) {
+        (Some(mib), _) => mib,
+        (None, TraceKind::Sacct) => site_shard_mib()?,
+        (None, _) => options.shard_mib,
+    };
     if let Some(path) = throughputs {
         options.throughputs = Some(path.to_path_buf());
     }
-    let reading = formats::read_trace(path, &options)?;
+    let reading = formats::trace::read(&source, &options)?;
     for note in &reading.notes {
         screen::note(&format!("{}: {note}", path.display()));
     }
@@ -89,6 +102,34 @@ pub(crate) fn trace(path: &Path, throughputs: Option<&Path>) -> Result<Trace, Fa
         screen::note(&format!("{}: is no Gavel trace; --throughputs is not used", path.display()));
     }
     Ok(reading.trace)
+}
+
+/// Jobs of Slurm's accounting in a file, or on standard input where it is `-`; says what was ignored.
+pub(crate) fn accounts(path: &Path, shard_mib: Option<u64>) -> Result<Trace, Failure> {
+    let source = accounts_source(path)?;
+    let mut notes = Vec::new();
+    let shard_mib = shard_mib.map_or_else(site_shard_mib, Ok)?;
+    let trace = formats::sacct::trace(&source, shard_mib, &mut notes)?;
+    notes.iter().for_each(|note| screen::note(&format!("{}: {note}", source.name())));
+    Ok(trace)
+}
+
+/// A list of sacct's in a file, or on standard input where it is `-`.
+pub(crate) fn accounts_source(path: &Path) -> Result<Source, Failure> {
+    if path.as_os_str() != "-" {
+        return Ok(Source::open(path)?);
+    }
+    let mut bytes = Vec::new();
+    let most = formats::SIZE_MAX_BYTES + 1;
+    let read = std::io::stdin().lock().take(most).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::Usage(format!("standard input cannot be read: {error}")))?;
+    Ok(Source::from_bytes("standard input", bytes)?)
+}
+
+/// Device memory of a shard, as the site says it.
+fn site_shard_mib() -> Result<u64, Failure> {
+    let site = slurm::site::Site::read().map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(site.shard_mib)
 }
 
 /// The policy of a file, or the default; its placement replaced by the named one.

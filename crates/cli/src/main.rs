@@ -12,10 +12,12 @@ mod inputs;
 mod names;
 mod plan;
 mod progress;
+mod report;
 mod run;
 mod screen;
 mod simulate;
 mod simulated;
+mod slurm;
 mod top;
 mod words;
 
@@ -46,6 +48,8 @@ fn run(args: &Args) -> Result<Answer, Failure> {
         Verb::Explain(options) => explain::run(options),
         Verb::Agent(options) => agent::run(options),
         Verb::Top(options) => top::run(options),
+        Verb::Report(options) => report::run(options),
+        Verb::Slurm(options) => slurm::run(options),
         Verb::Completions { shell } => generate::completions(*shell),
         Verb::Man { verb } => generate::man(verb.as_deref()),
     }

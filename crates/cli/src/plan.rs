@@ -28,7 +28,7 @@ pub(crate) fn run(options: &Plan) -> Result<Answer, Failure> {
 /// The fleet with every workload of the file waiting, and the policy. All workloads of a file are
 /// looked at, whatever the policy's depth.
 pub(crate) fn situation(queue: &Queue) -> Result<(Snapshot, Policy), Failure> {
-    let trace = inputs::trace(&queue.workloads, None)?;
+    let trace = inputs::trace(&queue.workloads, None, None)?;
     let fleet = inputs::fleet(&queue.fleet, &queue.workloads)?;
     let mut policy = inputs::policy(queue.policy_file.as_deref(), queue.policy.as_deref(), None)?;
     policy.depth = policy.depth.max(trace.arrivals.len() as u32);

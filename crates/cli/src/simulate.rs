@@ -19,10 +19,15 @@ const DEFAULT_POLICIES: [&str; 2] = ["best-fit", "hotpot"];
 
 pub(crate) fn run(options: &Simulate) -> Result<Answer, Failure> {
     check_places(options)?;
-    let trace = inputs::trace(&options.trace, options.throughputs.as_deref())?;
-    let fleet = inputs::fleet(&options.fleet, &options.trace)?;
+    let place = trace_place(options);
+    let throughputs = options.throughputs.as_deref();
+    let trace = match options.from_slurm {
+        Some(_) => inputs::accounts(place, options.shard)?,
+        None => inputs::trace(place, throughputs, options.shard)?,
+    };
+    let fleet = inputs::fleet(&options.fleet, place)?;
     if trace.arrivals.is_empty() {
-        let path = options.trace.display();
+        let path = place.display();
         return Err(Failure::Usage(format!("{path}: holds no workloads; there is nothing to do")));
     }
     let comparison = compare(options, &fleet, &trace)?;
@@ -42,11 +47,17 @@ pub(crate) fn run(options: &Simulate) -> Result<Answer, Failure> {
     report.and(samples).and(printed)
 }
 
+/// Where the trace is; the arguments name one of both.
+fn trace_place(options: &Simulate) -> &Path {
+    options.trace.as_deref().or(options.from_slurm.as_deref()).unwrap_or(Path::new(""))
+}
+
 /// Finds out before the work, not after it, that its result has no place to go, or would replace a
 /// file that is read.
 fn check_places(options: &Simulate) -> Result<(), Failure> {
-    let Simulate { trace, fleet, policy_file, throughputs, report, csv, .. } = options;
-    let read = [Some(trace), fleet.fleet.as_ref(), policy_file.as_ref(), throughputs.as_ref()];
+    let Simulate { trace, from_slurm, fleet, policy_file, throughputs, report, csv, .. } = options;
+    let trace = trace.as_ref().or(from_slurm.as_ref());
+    let read = [trace, fleet.fleet.as_ref(), policy_file.as_ref(), throughputs.as_ref()];
     let mut taken: Vec<PathBuf> = read.into_iter().flatten().map(|path| place(path)).collect();
     for (option, path) in [("--report", report), ("--csv", csv)] {
         let Some(path) = path else { continue };
@@ -105,7 +116,7 @@ fn compare(options: &Simulate, fleet: &Fleet, trace: &Trace) -> Result<Compariso
         progress.finish();
     }
     Ok(Comparison {
-        trace: name_of(&options.trace),
+        trace: name_of(trace_place(options)),
         nodes: fleet.nodes().len() as u64,
         gpus: fleet.gpu_count(),
         timed: protocol == Protocol::Timed,

@@ -75,6 +75,11 @@ impl<'a> Directives<'a> {
         self.given.get(option).map(|given| given.value.as_str())
     }
 
+    /// All options with their values; an option without a value has an empty one.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.given.iter().map(|(option, given)| (*option, given.value.as_str()))
+    }
+
     /// Whether an option was given.
     pub(crate) fn has(&self, option: &str) -> bool {
         self.given.contains_key(option)
@@ -143,9 +148,13 @@ impl<'a> Directives<'a> {
                 self.aside.push((format!("{shown} (line {line})"), true));
                 self.given.insert(long, Given { line, value });
             }
-            Use::Ignored => self.aside.push((format!("{shown} (line {line})"), false)),
+            Use::Ignored => {
+                self.aside.push((format!("{shown} (line {line})"), false));
+                self.given.insert(long, Given { line, value });
+            }
             Use::Unmet => {
-                self.warnings.push(format!("line {line}: hotpot does not follow {shown}"))
+                self.warnings.push(format!("line {line}: hotpot does not follow {shown}"));
+                self.given.insert(long, Given { line, value });
             }
         }
     }
@@ -156,7 +165,7 @@ fn is_apart(rest: &str) -> bool {
 }
 
 /// Name and attached value of an option: `--name=value`, `-nvalue`.
-fn split(word: &str) -> (&str, Option<String>) {
+pub(crate) fn split(word: &str) -> (&str, Option<String>) {
     if let Some(long) = word.strip_prefix("--") {
         return match long.split_once('=') {
             Some((name, value)) => (name, Some(value.to_string())),
@@ -186,7 +195,7 @@ fn unknown(word: &str, name: &str) -> String {
 }
 
 /// The words of a directive: quotes hold blanks, a backslash the next character, `#` ends the line.
-fn words(text: &str) -> Result<Vec<String>, Complaint> {
+pub(crate) fn words(text: &str) -> Result<Vec<String>, Complaint> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quoted: Option<char> = None;

@@ -19,7 +19,7 @@ pub fn jobs_of(source: &Source, shard_mib: u64) -> Result<Vec<Job>, ReadError> {
     match trace::kind(source)? {
         TraceKind::Sbatch => Ok(vec![sbatch::job(source, shard_mib)?]),
         TraceKind::Workloads => workloads::jobs(source),
-        TraceKind::Openb | TraceKind::Runtimes | TraceKind::Gavel => {
+        TraceKind::Openb | TraceKind::Runtimes | TraceKind::Gavel | TraceKind::Sacct => {
             let what = "is a trace, which has no commands";
             Err(source.error(what, "replay it with `hotpot simulate`, or give an sbatch script"))
         }

@@ -34,7 +34,7 @@ pub(crate) fn launch(
     })
 }
 
-fn open_mode(text: &str) -> Result<bool, Complaint> {
+pub(crate) fn open_mode(text: &str) -> Result<bool, Complaint> {
     match text {
         "append" | "a" => Ok(true),
         "truncate" | "t" => Ok(false),
@@ -73,7 +73,7 @@ pub(crate) fn is_name(text: &str) -> bool {
 }
 
 /// `[B:]NAME[@seconds]`, the name with or without `SIG`; numbers for the common ones.
-fn warning(text: &str) -> Result<Warning, Complaint> {
+pub(crate) fn warning(text: &str) -> Result<Warning, Complaint> {
     let refuse = || {
         let what = format!("{} is no signal", quote(text));
         Complaint::new(what, "give NAME@SECONDS, such as USR1@60 or B:TERM@30")

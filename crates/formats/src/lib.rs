@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
+pub mod calling;
 mod command;
 mod decimal;
 mod demand;
@@ -29,6 +30,7 @@ mod options;
 pub mod philly;
 pub mod policy;
 pub mod quantity;
+pub mod sacct;
 pub mod sbatch;
 mod table;
 mod text;

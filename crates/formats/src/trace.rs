@@ -9,7 +9,7 @@ use crate::philly::{self, GAVEL_COLUMNS, RUNTIME_COLUMNS, Synthesis};
 use crate::sbatch::{self, SHARD_MIB_DEFAULT};
 use crate::text::Source;
 use crate::throughput::Throughputs;
-use crate::{openb, table, workloads};
+use crate::{openb, sacct, table, workloads};
 
 /// What kind of file a trace was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum TraceKind {
     Workloads,
     /// An sbatch script.
     Sbatch,
+    /// Jobs of Slurm's accounting (`sacct --parsable2`).
+    Sacct,
 }
 
 /// What the files themselves leave open.
@@ -96,6 +98,7 @@ pub fn read(source: &Source, options: &TraceOptions) -> Result<Reading, ReadErro
             philly::gavel(source, &table, options.gpus_per_node)?
         }
         TraceKind::Sbatch => sbatch_trace(source, options, &mut notes)?,
+        TraceKind::Sacct => sacct::trace(source, options.shard_mib, &mut notes)?,
     };
     Ok(Reading { trace, kind, notes })
 }
@@ -109,6 +112,9 @@ pub fn kind(source: &Source) -> Result<TraceKind, ReadError> {
         "toml" | "yaml" | "yml" => return Ok(TraceKind::Workloads),
         "sbatch" | "slurm" | "sh" => return Ok(TraceKind::Sbatch),
         _ if source.text().starts_with("#!") => return Ok(TraceKind::Sbatch),
+        _ if sacct::is_header(source.text().lines().next().unwrap_or_default()) => {
+            return Ok(TraceKind::Sacct);
+        }
         _ => {}
     }
     let header = table::header(source);
@@ -130,8 +136,8 @@ pub fn kind(source: &Source) -> Result<TraceKind, ReadError> {
         return Ok(TraceKind::Runtimes);
     }
     let way_out = format!(
-        "give CSV with {} (openb), {} (Gavel) or {} (running times), a .toml or .yaml file of \
-         workloads, or an sbatch script",
+        "give CSV with {} (openb), {} (Gavel) or {} (running times), a list of sacct's, a .toml \
+         or .yaml file of workloads, or an sbatch script",
         openb::POD_COLUMNS.join(","),
         GAVEL_COLUMNS.join(","),
         RUNTIME_COLUMNS.join(","),

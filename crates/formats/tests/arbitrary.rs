@@ -20,6 +20,9 @@ const OPENB: &str = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,po
     openb-pod-0001,6000,12288,1,460,T4|P100,BE,Running,427061,12902960,427061\n";
 const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model\nn0,32000,262144,2,T4\nn1,9,9,0,\n";
 const GAVEL: &str = "job_type,total_steps,arrival_s,workers\nA3C,563,0,1\nA3C,107,219316,4\n";
+const SACCT: &str = "JobID|JobName|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|AllocTRES\n\
+    4_1|e|RUNNING|2026-11-30T10:14:50|1796033692|Unknown|388|45|cpu=1,gres/shard=160,mem=1000M,node=1\n\
+    3|t|CANCELLED by 0|1|1|9|57|UNLIMITED|cpu=16,gres/gpu:1g.10gb=2,gres/gpu=2,mem=2G,node=2\n";
 const TABLE: &str = "{\"v100\": {\"('A3C', 1)\": {\"null\": 4.0}}}";
 
 /// Gives the bytes to every reader under every name.
@@ -50,7 +53,9 @@ fn valid() -> Vec<Vec<u8>> {
     let shipped = ["fleet.toml", "fleet.yaml", "workloads.toml", "workloads.yaml", "policy.toml"];
     let shipped = shipped.into_iter().chain(["embed.sbatch"]);
     let shipped = shipped.map(|name| example(name).text().as_bytes().to_vec());
-    shipped.chain([OPENB, NODES, GAVEL, TABLE].map(|text| text.as_bytes().to_vec())).collect()
+    shipped
+        .chain([OPENB, NODES, GAVEL, SACCT, TABLE].map(|text| text.as_bytes().to_vec()))
+        .collect()
 }
 
 /// Bytes that mean something to one of the formats.

@@ -19,7 +19,7 @@ mod live;
 mod measure;
 pub mod pattern;
 pub mod prepare;
-mod process;
+pub mod process;
 mod runner;
 pub mod signals;
 mod starting;

@@ -18,27 +18,27 @@ use crate::vfork::{self, Child, Step};
 
 /// Everything that a start needs.
 #[derive(Clone, Debug)]
-pub(crate) struct Start {
+pub struct Start {
     /// Program and arguments.
-    pub(crate) command: Vec<OsString>,
+    pub command: Vec<OsString>,
     /// All its variables.
-    pub(crate) env: BTreeMap<OsString, OsString>,
+    pub env: BTreeMap<OsString, OsString>,
     /// Working folder.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// Standard output.
-    pub(crate) output: PathBuf,
+    pub output: PathBuf,
     /// Standard error; together with standard output if `None`.
-    pub(crate) error: Option<PathBuf>,
+    pub error: Option<PathBuf>,
     /// Standard input; nothing if `None`.
-    pub(crate) input: Option<PathBuf>,
+    pub input: Option<PathBuf>,
     /// Whether output is added to files that are there.
-    pub(crate) append: bool,
+    pub append: bool,
 }
 
 /// Why a process was not started, with the way out.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {}: {error}", path.display())]
-pub(crate) struct NotStarted {
+pub struct NotStarted {
     what: &'static str,
     path: PathBuf,
     error: io::Error,
@@ -46,7 +46,7 @@ pub(crate) struct NotStarted {
 
 impl NotStarted {
     /// Whether the machine is short of something, so that it may go well a little later.
-    pub(crate) fn may_pass(&self) -> bool {
+    pub fn may_pass(&self) -> bool {
         let short = [Errno::EAGAIN, Errno::ENOMEM, Errno::EMFILE, Errno::ENFILE];
         let code = self.error.raw_os_error();
         code.is_some_and(|code| short.contains(&Errno::from_raw(code)))
@@ -59,7 +59,7 @@ impl NotStarted {
 ///
 /// # Errors
 /// A file that cannot be opened, or a program that cannot be executed.
-pub(crate) fn start(start: &Start, cgroup: Option<&File>) -> Result<u32, NotStarted> {
+pub fn start(start: &Start, cgroup: Option<&File>) -> Result<u32, NotStarted> {
     let [input, output, error] = streams(start)?;
     let program = program(start);
     let shown = Path::new(start.command.first().map_or(OsStr::new(""), OsString::as_os_str));

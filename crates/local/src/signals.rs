@@ -23,11 +23,11 @@ pub struct Signals {
 
 /// A child that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gone {
+pub struct Gone {
     /// The process.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// Its exit status, or the signal that killed it.
-    pub(crate) status: Result<i32, i32>,
+    pub status: Result<i32, i32>,
 }
 
 impl Signals {
@@ -37,7 +37,15 @@ impl Signals {
     /// # Errors
     /// The system refuses a descriptor.
     pub fn take() -> Result<Self, RunError> {
-        let mut set = SigSet::empty();
+        Self::take_with(&[])
+    }
+
+    /// As [`Signals::take`], and hears of other signals too.
+    ///
+    /// # Errors
+    /// As [`Signals::take`].
+    pub fn take_with(others: &[Signal]) -> Result<Self, RunError> {
+        let mut set: SigSet = others.iter().copied().collect();
         set.add(Signal::SIGCHLD);
         let ignored = ignored();
         let heard = STOPS.into_iter().filter(|signal| ignored & (1 << (*signal as u32 - 1)) == 0);
@@ -63,22 +71,34 @@ impl Signals {
 
     /// The stop signals that have come; others are taken off the queue as well.
     pub fn stops(&self) -> Vec<Signal> {
+        self.heard().into_iter().filter(|signal| STOPS.contains(signal)).collect()
+    }
+
+    /// The signals that have come, but that a child has changed.
+    pub fn heard(&self) -> Vec<Signal> {
         let mut found = Vec::new();
         while let Ok(Some(info)) = self.queue.read_signal() {
             let signal = i32::try_from(info.ssi_signo).ok().and_then(|n| Signal::try_from(n).ok());
-            found.extend(signal.filter(|signal| STOPS.contains(signal)));
+            found.extend(signal.filter(|signal| *signal != Signal::SIGCHLD));
         }
         found
     }
 
     /// The children that have ended, orphans that the kernel handed over included.
     pub(crate) fn gone(&self) -> Vec<Gone> {
+        self.reap().0
+    }
+
+    /// As `gone`, and whether there is no child any more: nothing that a task has started is left, for
+    /// orphans below this process become its children.
+    pub fn reap(&self) -> (Vec<Gone>, bool) {
         let mut gone = Vec::new();
         loop {
             let (pid, status) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::Exited(pid, status)) => (pid, Ok(status)),
                 Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, Err(signal as i32)),
-                Ok(WaitStatus::StillAlive) | Err(_) => return gone,
+                Ok(WaitStatus::StillAlive) => return (gone, false),
+                Err(error) => return (gone, error == nix::Error::ECHILD),
                 Ok(_) => continue,
             };
             gone.extend(u32::try_from(pid.as_raw()).ok().map(|pid| Gone { pid, status }));

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args::{Explain, Output, Queue};
 use crate::failure::{Answer, Failure};
 use crate::names::{self, Names};
-use crate::{plan, screen, words};
+use crate::{plan, screen, slurm, words};
 
 /// Nodes shown singly in a table; more are summed up by reason.
 const NODES_SHOWN: usize = 40;
@@ -24,6 +24,9 @@ const SEATS_SHOWN: usize = 4;
 pub(crate) fn run(options: &Explain) -> Result<Answer, Failure> {
     if options.run.is_some() {
         return task::run(options);
+    }
+    if options.workloads.is_none() && is_job_of_slurm(&options.workload) {
+        return slurm::explain::explain(&options.workload, options.output.output);
     }
     let workloads = options.workloads.clone().ok_or_else(|| neither(&options.workload))?;
     let queue = Queue {
@@ -43,13 +46,19 @@ pub(crate) fn run(options: &Explain) -> Result<Answer, Failure> {
     Ok(if explanation.starts() { Answer::Yes } else { Answer::No })
 }
 
+/// `4711`, or `4711_3` of an array.
+fn is_job_of_slurm(name: &str) -> bool {
+    let parts: Vec<&str> = name.split('_').collect();
+    parts.len() <= 2 && parts.iter().all(|part| part.parse::<u32>().is_ok())
+}
+
 /// Nobody can tell from a name alone where it is from.
 fn neither(name: &str) -> Failure {
     let typed = words::typed(name);
     Failure::Usage(format!(
-        "`{name}` can be two things: say which. A task of a run on this machine: `hotpot explain {typed} \
+        "`{name}` can be several things: say which. A task of a run on this machine: `hotpot explain {typed} \
          --run last`. A workload that is in a file: `hotpot explain {typed} jobs.toml --fleet \
-         fleet.toml`"
+         fleet.toml`. A job of Slurm is named by its number"
     ))
 }
 

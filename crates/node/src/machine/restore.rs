@@ -62,6 +62,20 @@ impl Machine {
         })
     }
 
+    /// Takes a GPU as it stands now for what it is to be put back to from now on: somebody has chosen it for
+    /// good, and not for one tenant.
+    ///
+    /// # Errors
+    /// The journal cannot be read or written, or another process changes GPUs for too long.
+    pub fn settle(&mut self, gpu: &str) -> Result<(), MachineError> {
+        self.with_lock(|machine| {
+            for was in machine.before_of(gpu)? {
+                machine.journal.restored(gpu, &was)?;
+            }
+            Ok(())
+        })
+    }
+
     fn restore_one(
         &mut self,
         gpu: String,

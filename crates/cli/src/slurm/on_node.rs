@@ -1,0 +1,54 @@
+//! What Slurm calls on a node, as root: Prolog, Epilog and HealthCheckProgram; and what they start.
+
+use slurm::Slurm;
+use slurm::on_node::{self, Node, Verdict};
+use slurm::site::Site;
+
+use super::args::OfJob;
+use crate::failure::{Answer, Failure};
+use crate::screen;
+
+/// Makes a job's shares real. Slurm takes a node out of use whose Prolog fails, which is right where the
+/// node cannot do it; a job that others leave no room for is sent back, and that is a success.
+pub(super) fn prolog(of: &OfJob) -> Result<Answer, Failure> {
+    match node(of)?.prolog(of.job).map_err(failure)? {
+        Verdict::Nothing | Verdict::Ready(_) => Ok(Answer::Yes),
+        Verdict::SentBack(why) => {
+            screen::note(&format!("job {} is sent back: {why}", of.job));
+            Ok(Answer::Yes)
+        }
+    }
+}
+
+/// Takes back what a job held.
+pub(super) fn epilog(of: &OfJob) -> Result<Answer, Failure> {
+    node(of)?.epilog(of.job).map_err(failure)?;
+    Ok(Answer::Yes)
+}
+
+/// Takes back what jobs hold that are not on this node any more.
+pub(super) fn tidy(name: &str) -> Result<Answer, Failure> {
+    for job in open(name)?.tidy().map_err(failure)? {
+        screen::note(&format!("job {job} is gone; what it held on {name} is free again"));
+    }
+    Ok(Answer::Yes)
+}
+
+/// Requeues a job that must not run where Slurm has put it.
+pub(super) fn send_back(job: u32, why: &str) -> Result<Answer, Failure> {
+    on_node::send_back(Slurm, job, why).map_err(failure)?;
+    Ok(Answer::Yes)
+}
+
+fn node(of: &OfJob) -> Result<Node, Failure> {
+    open(&of.node)
+}
+
+fn open(name: &str) -> Result<Node, Failure> {
+    let site = Site::read().map_err(|error| Failure::Usage(error.to_string()))?;
+    Node::open(name, site).map_err(failure)
+}
+
+fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure::Machine(error.to_string())
+}

@@ -1,0 +1,193 @@
+//! `hotpot report slurm`, `hotpot slurm size`, and bringing what was used into Slurm's accounting.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args as Group, ValueEnum};
+use formats::Source;
+use slurm::queue_view::QueueView;
+use slurm::report::{self, By, Cards, MARGIN_PERCENT, RUNS_MIN, Report, Sizing, Wish};
+use slurm::site::Site;
+use slurm::{Slurm, usage};
+
+use crate::failure::{Answer, Failure};
+use crate::{inputs, screen, words};
+
+#[derive(Debug, Group)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct OfSlurm {
+    /// How far back.
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = since_s)]
+    pub(crate) since: u64,
+    /// Jobs of this user only.
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// What the lines are of.
+    #[arg(long, value_enum, default_value_t = Lines::User)]
+    pub(crate) by: Lines,
+    #[command(flatten)]
+    pub(crate) sizing: SizingChoice,
+    /// Read a list of sacct's from a file, - for standard input, instead of asking Slurm.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Option<PathBuf>,
+    /// With --from: how many shards a card has.
+    #[arg(long, value_name = "NUMBER", requires = "from")]
+    pub(crate) shards_per_card: Option<u64>,
+    /// Form of what is printed.
+    #[arg(long, value_enum, default_value_t = Form::Table)]
+    pub(crate) output: Form,
+}
+
+const EXAMPLES: &str = "Examples:
+  hotpot report slurm --since 30d --by account
+  hotpot report slurm --user ann --by name --output json
+  sacct -aXDP -S now-30days -o JobID,JobName,User,Account,QOS,Partition,State,Submit,Start,End,\\
+ElapsedRaw,AllocTRES,NodeList,AdminComment | hotpot report slurm --from - --shards-per-card 317
+
+GPU-hours are GPU equivalents: a whole GPU is 1, shards are their part of a card, a MIG instance
+its compute slices.";
+
+/// How sizes are suggested.
+#[derive(Debug, Group)]
+pub(crate) struct SizingChoice {
+    /// What is suggested beyond the most memory that was held, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = MARGIN_PERCENT)]
+    pub(crate) margin: u64,
+    /// Completed runs below which nothing is suggested.
+    #[arg(long, value_name = "NUMBER", default_value_t = RUNS_MIN)]
+    pub(crate) min_runs: usize,
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct SizeOf {
+    /// Name of the jobs.
+    pub(crate) name: String,
+    /// Whose. Default: yours.
+    #[arg(long, env = "USER", value_name = "USER")]
+    pub(crate) user: String,
+    /// How far back.
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = since_s)]
+    pub(crate) since: u64,
+    #[command(flatten)]
+    pub(crate) sizing: SizingChoice,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Lines {
+    User,
+    Account,
+    Qos,
+    Name,
+    Partition,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+    /// The lines only.
+    Csv,
+}
+
+pub(crate) fn run(options: &OfSlurm) -> Result<Answer, Failure> {
+    let by = match options.by {
+        Lines::User => By::User,
+        Lines::Account => By::Account,
+        Lines::Qos => By::Qos,
+        Lines::Name => By::Name,
+        Lines::Partition => By::Partition,
+    };
+    let user = options.user.as_deref();
+    let report = match &options.from {
+        Some(path) => {
+            let source = inputs::accounts_source(path)?;
+            let shard_mib = site()?.shard_mib;
+            let cards = Cards { view: None, shards: options.shards_per_card, shard_mib };
+            let sizing = options.sizing.sizing();
+            report::report(&source, &cards, &Wish { since_s: 0, by, user, sizing })?
+        }
+        None => asked((options.since, user), by, options.sizing.sizing(), true)?,
+    };
+    report.notes.iter().for_each(|note| screen::note(note));
+    screen::print(&match options.output {
+        Form::Table => report.table(),
+        Form::Json => words::to_json(&report),
+        Form::Csv => report.csv(),
+    })
+}
+
+/// Prints `--gpu-mem=2G`, so that a script can use it as it is.
+pub(super) fn size(of: &SizeOf) -> Result<Answer, Failure> {
+    let user = Some(of.user.as_str());
+    let report = asked((of.since, user), By::Name, of.sizing.sizing(), false)?;
+    let found = report.sizes.iter().find(|size| size.name == of.name);
+    let Some(size) = found else {
+        let (name, user) = (&of.name, &of.user);
+        screen::note(&format!("{name}: no run of it by {user} was measured"));
+        return Ok(Answer::No);
+    };
+    screen::note(&format!("{}: {}", size.name, size.text));
+    match size.option() {
+        Some(option) => screen::print(&format!("{option}\n")),
+        None => Ok(Answer::No),
+    }
+}
+
+/// Brings what jobs used on this node into Slurm's accounting.
+pub(super) fn keep_usage(node: &str) -> Result<Answer, Failure> {
+    let folder = site()?.jobs_of(node);
+    let left = usage::publish(Slurm, &folder, true).map_err(|error| machine(&error))?;
+    Ok(if left == 0 { Answer::Yes } else { Answer::No })
+}
+
+/// Asks Slurm.
+///
+/// * `of` — seconds back, and the user.
+fn asked(
+    (since, user): (u64, Option<&str>),
+    by: By,
+    sizing: Sizing,
+    with_quotas: bool,
+) -> Result<Report, Failure> {
+    let shard_mib = site()?.shard_mib;
+    let text = report::ask(Slurm, since, user).map_err(|error| no_accounts(&error))?;
+    let view = QueueView::ask(Slurm, shard_mib).map_err(|error| machine(&error))?;
+    let source = Source::from_bytes("sacct", text.into_bytes())?;
+    let cards = Cards { view: Some(&view), shards: None, shard_mib };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let wish = Wish { since_s: now.saturating_sub(since), by, user, sizing };
+    let mut report = report::report(&source, &cards, &wish)?;
+    if with_quotas {
+        report.quotas = report::quotas(Slurm, &view).map_err(|error| machine(&error))?;
+    }
+    Ok(report)
+}
+
+impl SizingChoice {
+    fn sizing(&self) -> Sizing {
+        Sizing { margin_percent: self.margin, runs_min: self.min_runs }
+    }
+}
+
+fn site() -> Result<Site, Failure> {
+    Site::read().map_err(|error| Failure::Usage(error.to_string()))
+}
+
+fn machine(error: &slurm::SlurmError) -> Failure {
+    Failure::Machine(error.to_string())
+}
+
+fn no_accounts(error: &slurm::SlurmError) -> Failure {
+    let text = error.to_string();
+    Failure::Machine(match text.contains("storage is disabled") {
+        true => "Slurm keeps no accounts here (AccountingStorageType in slurm.conf); a report needs slurmdbd".into(),
+        false => text,
+    })
+}
+
+fn since_s(text: &str) -> Result<u64, String> {
+    let ms = formats::quantity::duration_ms(text).map_err(|complaint| complaint.to_string())?;
+    Ok(ms / 1000)
+}

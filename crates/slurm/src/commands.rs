@@ -1,0 +1,76 @@
+//! Slurm's own programs (`scontrol`, `sbatch`, `squeue`, `sacct`): every release has them, and they
+//! authenticate as whoever calls.
+
+use std::time::Duration;
+
+use node::tool::{Tool, ToolError};
+use thiserror::Error;
+
+/// How long a call may take: slurmctld is busy at times, and clients wait for `MessageTimeout` (10 s by
+/// default) before they try again.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of output that are read: 100,000 jobs at some 2 KiB each.
+const OUTPUT_MAX: u64 = 256 << 20;
+
+/// Why Slurm gave no answer.
+#[derive(Debug, Error)]
+pub enum SlurmError {
+    /// A program of Slurm's is not there, fails, or does not answer.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// An answer that is not understood.
+    #[error("`{call}` answered {answer:?}, which is not understood")]
+    Answer {
+        /// What was asked.
+        call: String,
+        /// Its answer, as far as it matters.
+        answer: String,
+    },
+}
+
+/// Slurm as its programs in `PATH` reach it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slurm;
+
+impl Slurm {
+    /// Runs one of its programs and returns what it printed.
+    ///
+    /// # Errors
+    /// The program is not there, fails, or does not end in time.
+    pub fn call(self, program: &str, words: &[&str]) -> Result<String, SlurmError> {
+        self.call_with(program, words, "")
+    }
+
+    /// As [`Slurm::call`], with something to read for the program.
+    ///
+    /// # Errors
+    /// As [`Slurm::call`].
+    pub fn call_with(
+        self,
+        program: &str,
+        words: &[&str],
+        input: &str,
+    ) -> Result<String, SlurmError> {
+        let tool = tool(program)?;
+        let mut command = tool.command();
+        command.args(words);
+        Ok(tool.run(command, input)?)
+    }
+
+    /// As [`Slurm::call`], with times as seconds since 1970: other forms depend on the caller's time zone
+    /// and environment (scontrol and sacct manuals, `SLURM_TIME_FORMAT`).
+    ///
+    /// # Errors
+    /// As [`Slurm::call`].
+    pub fn call_in_seconds(self, program: &str, words: &[&str]) -> Result<String, SlurmError> {
+        let tool = tool(program)?;
+        let mut command = tool.command();
+        command.args(words).env("SLURM_TIME_FORMAT", "%s");
+        Ok(tool.run(command, "")?)
+    }
+}
+
+fn tool(program: &str) -> Result<Tool, ToolError> {
+    let variable = format!("HOTPOT_{}", program.to_uppercase());
+    Ok(Tool::find(program, &variable)?.within(PATIENCE).keeping(OUTPUT_MAX))
+}

@@ -1,0 +1,126 @@
+//! One job as `scontrol show job -d` tells of it.
+
+use crate::ask::Ask;
+use crate::commands::{Slurm, SlurmError};
+use crate::gres::{self, Booked};
+use crate::hostlist;
+use crate::record::Record;
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its number.
+    pub id: u32,
+    /// How Slurm's programs are told of it alone: its number, or `ARRAY_TASK`, as the number of one task
+    /// of an array is also that of the whole.
+    pub name: String,
+    /// `RUNNING`, `PENDING`, `COMPLETING` and so on, without flags.
+    pub state: String,
+    /// Its user's number.
+    pub uid: u32,
+    /// Its user's first group.
+    pub gid: u32,
+    /// Whether Slurm may start it anew: it has a script, and its user allows it.
+    pub can_be_requeued: bool,
+    /// How often it was started anew.
+    pub restarts: u32,
+    /// What only operators can write.
+    pub admin_comment: String,
+    /// What it holds, by node.
+    pub booked: Vec<(String, Vec<Booked>)>,
+}
+
+impl Job {
+    /// Asks Slurm for a job; `None` if there is no such job any more.
+    ///
+    /// # Errors
+    /// Slurm does not answer, or what it says is no job.
+    pub fn ask(slurm: Slurm, id: u32) -> Result<Option<Self>, SlurmError> {
+        let number = id.to_string();
+        let text = match slurm.call("scontrol", &["show", "job", "-d", "-o", &number]) {
+            Err(error) if error.to_string().contains("Invalid job id") => return Ok(None),
+            other => other?,
+        };
+        let records = Record::all(&text);
+        let job = records.iter().filter_map(Self::of).find(|job| job.id == id);
+        let answer = || text.chars().take(200).collect();
+        let call = || format!("scontrol show job -d -o {id}");
+        job.map(Some).ok_or_else(|| SlurmError::Answer { call: call(), answer: answer() })
+    }
+
+    /// Reads a record.
+    pub fn of(record: &Record) -> Option<Self> {
+        let number = |name| record.number(name).and_then(|number| u32::try_from(number).ok());
+        let in_brackets = |name: &str| {
+            let text = record.get(name)?.rsplit_once('(')?.1;
+            text.trim_end_matches(')').parse().ok()
+        };
+        let state = record.get("JobState")?;
+        let lists = record.values("Nodes").iter().zip(record.values("GRES"));
+        let booked = lists.flat_map(|(nodes, text)| {
+            let booked = gres::booked(text);
+            hostlist::expand(nodes).into_iter().map(move |node| (node, booked.clone()))
+        });
+        let id = number("JobId")?;
+        let task = number("ArrayJobId").zip(number("ArrayTaskId"));
+        Some(Self {
+            id,
+            name: task.map_or_else(|| id.to_string(), |(array, task)| format!("{array}_{task}")),
+            state: state.split(['+', ' ']).next().unwrap_or(state).to_owned(),
+            uid: in_brackets("UserId")?,
+            gid: in_brackets("GroupId").unwrap_or(0),
+            can_be_requeued: number("BatchFlag")? > 0 && number("Requeue") == Some(1),
+            restarts: number("Restarts").unwrap_or(0),
+            admin_comment: record.get("AdminComment").unwrap_or_default().to_owned(),
+            booked: booked.collect(),
+        })
+    }
+
+    /// What it holds on a node.
+    pub fn booked_on(&self, node: &str) -> &[Booked] {
+        let found = self.booked.iter().find(|(name, _)| name == node);
+        found.map_or(&[], |(_, booked)| booked)
+    }
+
+    /// What its user asked of GPUs.
+    ///
+    /// # Errors
+    /// See [`Ask::of_comment`].
+    pub fn asked(&self) -> Result<Ask, String> {
+        Ask::of_comment(&self.admin_comment)
+    }
+
+    /// Whether it may still have processes on its nodes.
+    pub fn is_on_nodes(&self) -> bool {
+        matches!(
+            self.state.as_str(),
+            "RUNNING"
+                | "COMPLETING"
+                | "CONFIGURING"
+                | "SUSPENDED"
+                | "STOPPED"
+                | "STAGE_OUT"
+                | "SIGNALING"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_on_two_nodes_is_read() {
+        let line = "JobId=8 JobName=wrap UserId=ann(1000) GroupId=ann(1001) JobState=RUNNING Requeue=1 \
+                    Restarts=2 BatchFlag=1 AdminComment=hotpot(gpu-mem=2048) JOB_GRES=gpu:a100:3   \
+                    Nodes=n1 CPU_IDs=1 Mem=16 GRES=gpu:a100:2(IDX:1-2)   Nodes=n2 CPU_IDs=0 Mem=16 \
+                    GRES=gpu:a100:1(IDX:0) MinCPUsNode=1 ";
+        let job = Job::of(&Record::parse(line)).unwrap();
+        assert_eq!((job.id, job.uid, job.gid, job.restarts), (8, 1000, 1001, 2));
+        assert!(job.can_be_requeued && job.is_on_nodes());
+        assert_eq!(job.booked_on("n1")[0].of_device.len(), 2);
+        assert_eq!(job.booked_on("n2")[0].of_device.len(), 1);
+        assert!(job.booked_on("n3").is_empty());
+        assert_eq!(job.asked().unwrap().memory_mib, Some(2048));
+    }
+}

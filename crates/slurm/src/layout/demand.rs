@@ -1,0 +1,180 @@
+//! What the queue asks of GPUs, by type: of jobs that wait and could start, and of those that run.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::commands::{Slurm, SlurmError};
+use crate::hostlist;
+use crate::record::Record;
+
+/// Fields of a job that ask for GRES, and of what there is one of each.
+const FIELDS: [(&str, &str); 4] = [
+    ("TresPerNode", "NumNodes"),
+    ("TresPerJob", ""),
+    ("TresPerTask", "NumTasks"),
+    ("TresPerSocket", "NumNodes"),
+];
+/// Why a job waits that would not start if there were room (job_reasons, squeue manual).
+const NOT_FOR_ROOM: [&str; 5] =
+    ["JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "BeginTime"];
+
+/// Who asks for how many of one type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// How many, by those who wait.
+    pub waiting: u64,
+    /// How many, by those who run.
+    pub running: u64,
+    /// Some of the jobs that wait, by number.
+    pub jobs: Vec<String>,
+}
+
+impl Asked {
+    /// By whomever.
+    pub fn all(&self) -> u64 {
+        self.waiting + self.running
+    }
+}
+
+/// How many of each type are asked for. A type is as in `gpu:TYPE:N`; whole cards of any type are `gpu`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    /// By type.
+    pub types: BTreeMap<String, Asked>,
+    /// Shards, which whole cards offer.
+    pub shards: Asked,
+}
+
+/// Jobs that are named for each type.
+const NAMED_MAX: usize = 5;
+
+impl Demand {
+    /// Asks slurmctld for the queue.
+    ///
+    /// # Errors
+    /// Slurm does not answer.
+    pub fn ask(slurm: Slurm) -> Result<Self, SlurmError> {
+        let text = slurm.call("scontrol", &["show", "job", "-o"])?;
+        Ok(Self::of(&Record::all(&text)))
+    }
+
+    /// Counts jobs' records.
+    pub fn of(jobs: &[Record]) -> Self {
+        let mut demand = Self::default();
+        for job in jobs {
+            demand.add(job);
+        }
+        demand
+    }
+
+    /// Reads `1g.10gb=8,a100=2`.
+    ///
+    /// # Errors
+    /// A word that is not type=number.
+    pub fn wanted(text: &str) -> Result<Self, String> {
+        let mut demand = Self::default();
+        for word in text.split(',').map(str::trim) {
+            let pair = word.split_once('=');
+            let number = |(kind, count): (&str, &str)| {
+                let count: u64 = count.trim().parse().ok()?;
+                Some((kind.trim().to_owned(), count))
+            };
+            let pair = pair.and_then(number);
+            let (kind, count) = pair
+                .filter(|(kind, _)| !kind.is_empty())
+                .ok_or_else(|| format!("`{word}` is not TYPE=NUMBER, such as 1g.10gb=8"))?;
+            demand.types.entry(kind).or_default().waiting += count;
+        }
+        Ok(demand)
+    }
+
+    fn add(&mut self, job: &Record) {
+        let state = job.get("JobState").unwrap_or_default();
+        let waits = state == "PENDING";
+        let reason = job.get("Reason").unwrap_or_default();
+        if !(waits && !NOT_FOR_ROOM.contains(&reason) || state == "RUNNING") {
+            return;
+        }
+        let at_once = if waits { at_once(job) } else { 1 };
+        for (field, each) in FIELDS {
+            let number = job.get(each).and_then(|text| text.split('-').next()?.parse().ok());
+            let times = number.unwrap_or(1) * at_once;
+            for (name, kind, count) in words(job.get(field).unwrap_or_default()) {
+                let asked = match (name, kind) {
+                    ("shard", _) => &mut self.shards,
+                    (_, kind) => self.types.entry(kind.unwrap_or("gpu").to_owned()).or_default(),
+                };
+                match waits {
+                    true => asked.waiting += count * times,
+                    false => asked.running += count * times,
+                }
+                if waits && asked.jobs.len() < NAMED_MAX {
+                    asked.jobs.push(job.get("JobId").unwrap_or("?").to_owned());
+                }
+            }
+        }
+    }
+}
+
+/// How many tasks of an array that waits may run at once: `ArrayTaskId=1-100:2%10`.
+fn at_once(job: &Record) -> u64 {
+    let Some(tasks) = job.get("ArrayTaskId") else { return 1 };
+    let (list, most) = tasks.split_once('%').unwrap_or((tasks, ""));
+    let count = |part: &str| {
+        let (range, step) = part.split_once(':').unwrap_or((part, "1"));
+        let all = hostlist::numbers(range).map_or(1, |all| all.len() as u64);
+        all.div_ceil(step.parse().unwrap_or(1).max(1))
+    };
+    list.split(',').map(count).sum::<u64>().min(most.parse().unwrap_or(u64::MAX)).max(1)
+}
+
+/// Name, type and number of what a field asks, such as `gres:gpu:a100:2` or, later, `gres/gpu:a100=2`.
+fn words(field: &str) -> impl Iterator<Item = (&str, Option<&str>, u64)> {
+    field.split(',').filter_map(|word| {
+        let word = word.trim();
+        let word =
+            word.strip_prefix("gres").map_or(word, |rest| rest.trim_start_matches([':', '/']));
+        let mut parts: Vec<&str> = word.split([':', '=']).collect();
+        let count = match parts.last()?.parse() {
+            Ok(count) => {
+                parts.pop();
+                count
+            }
+            Err(_) => 1,
+        };
+        let name = *parts.first()?;
+        matches!(name, "gpu" | "shard").then(|| (name, parts.get(1).copied(), count))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_wait_for_room_and_that_run_are_counted_by_type() {
+        let jobs = "JobId=1 JobState=PENDING Reason=Resources NumNodes=2-2 NumTasks=2 TresPerNode=gres:gpu:1g.10gb:3\n\
+            JobId=2 JobState=PENDING Reason=Priority NumNodes=1 ArrayTaskId=1-100%10 TresPerJob=gres:gpu:a100:1\n\
+            JobId=3 JobState=PENDING Reason=Dependency NumNodes=1 TresPerNode=gres:gpu:a100:1\n\
+            JobId=4 JobState=RUNNING Reason=None NumNodes=1 TresPerNode=gres/gpu:a100=2,gres/shard=5\n\
+            JobId=5 JobState=PENDING Reason=Resources NumNodes=1 ArrayTaskId=1,3-9:2 TresPerNode=gres:gpu:1\n\
+            JobId=6 JobState=COMPLETED NumNodes=1 TresPerNode=gres:gpu:1\n";
+        let demand = Demand::of(&Record::all(jobs));
+        let count = |kind: &str| (demand.types[kind].waiting, demand.types[kind].running);
+        assert_eq!((count("1g.10gb"), count("a100"), count("gpu")), ((6, 0), (10, 2), (5, 0)));
+        assert_eq!((demand.shards.waiting, demand.shards.running), (0, 5));
+        assert_eq!(demand.types["1g.10gb"].jobs, ["1"]);
+        assert_eq!(demand.types.len(), 3);
+    }
+
+    #[test]
+    fn wishes_are_read_and_mistakes_named() {
+        let demand = Demand::wanted("1g.10gb=8, a100=2").unwrap();
+        assert_eq!(demand.types["1g.10gb"].waiting, 8);
+        assert_eq!(demand.types["a100"].waiting, 2);
+        for wrong in ["", "1g.10gb", "=3", "a=x"] {
+            assert!(Demand::wanted(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The adapter for Slurm. Slurm keeps its queue, priorities, fair share, backfill and books; here is what
+//! it lacks below the card.
+//!
+//! `commands` calls Slurm's own programs; `record`, `hostlist`, `gres`, `job` and `ask` read what they print.
+//! `site` is what the site has chosen, `facts` what it has, `conf` renders its nodes for Slurm. `on_node` makes shares real where a job starts and takes them back
+//! where it ends, `usage` keeps what it used; `array` keeps GPUs busy with short tasks. `queue_view` is the cluster
+//! at one moment, `explain` says of a job why it waits or what became of it, `report` what was held and used.
+
+pub mod array;
+pub mod ask;
+pub mod commands;
+pub mod conf;
+pub mod explain;
+pub mod facts;
+pub mod gres;
+pub mod hostlist;
+pub mod job;
+pub mod layout;
+pub mod on_node;
+pub mod queue_view;
+pub mod record;
+pub mod report;
+pub mod site;
+pub mod usage;
+
+pub use commands::{Slurm, SlurmError};

@@ -1,0 +1,206 @@
+//! Before a job's first task: its shares are made real, or it is sent back because others hold its devices.
+
+use model::Share;
+use node::companion;
+use node::gpu_lock::Taken;
+use node::grant::{Grant, Holder, User};
+use node::inventory::Inventory;
+use node::machine::MachineError;
+use node::model_names::EngineGpus;
+
+use super::files::Granted;
+use super::requeue::send_back_later;
+use super::shares::share;
+use super::slots::{Slot, slots};
+use super::{Node, NodeError, PLUGIN, holder, job_of, locked};
+
+use crate::ask::Ask;
+use crate::gres;
+use crate::job::Job;
+use crate::site;
+
+/// What became of a job's start on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds no GPU here, or is over already, or its tasks have been told before.
+    Nothing,
+    /// Its devices are ready.
+    Ready(Vec<String>),
+    /// It must not run here, and has been sent back.
+    SentBack(String),
+}
+
+/// A share that a job is to get.
+struct Wanted {
+    index: u32,
+    slot: Slot,
+    share: Share,
+}
+
+/// Why a job gets no seat.
+enum NoSeat {
+    /// For what others hold, or what the job asks: the node is well.
+    Job(String),
+    /// For what is wrong with the node.
+    Node(NodeError),
+}
+
+impl<E: Into<NodeError>> From<E> for NoSeat {
+    fn from(error: E) -> Self {
+        Self::Node(error.into())
+    }
+}
+
+impl Node {
+    /// Makes a job's shares real and tells its tasks of them. Run again for the same start of the job, as by
+    /// several of its steps, it does nothing; what an earlier start has left is taken back first.
+    ///
+    /// A job whose devices are held by others is requeued (cancelled, if it cannot be), and none of its
+    /// tasks runs: old Slurm gives a card to a whole-GPU job and to shards at once.
+    ///
+    /// # Errors
+    /// The node cannot do it; nothing is held then.
+    pub fn prolog(&mut self, id: u32) -> Result<Verdict, NodeError> {
+        let _one_at_a_time = self.lock_job(id)?;
+        let Some(job) = Job::ask(self.slurm, id)? else { return Ok(Verdict::Nothing) };
+        if self.has_told(&job) {
+            return Ok(Verdict::Nothing);
+        }
+        self.take_back(id)?;
+        if job.booked_on(&self.name).is_empty() {
+            self.tell(&job, &[])?;
+            return Ok(Verdict::Nothing);
+        }
+        match self.seat_all(&job) {
+            Ok(granted) => {
+                self.tell(&job, &granted)?;
+                self.map_job(&granted, id)?;
+                Ok(Verdict::Ready(granted.into_iter().map(|(_, grant)| grant.device).collect()))
+            }
+            Err(NoSeat::Job(why)) => {
+                self.forbid(&job, &why)?;
+                send_back_later(id, &format!("{}: {why}", self.name))?;
+                Ok(Verdict::SentBack(why))
+            }
+            Err(NoSeat::Node(error)) => Err(error),
+        }
+    }
+
+    /// All of its shares or none.
+    fn seat_all(&mut self, job: &Job) -> Result<Vec<Granted>, NoSeat> {
+        let wanted = self.wanted(job)?;
+        let mut granted = Vec::new();
+        for wanted in &wanted {
+            match self.seat(job, wanted) {
+                Ok(grant) => granted.push((wanted.index, grant)),
+                Err(error) => {
+                    self.take_back(job.id)?;
+                    return Err(error);
+                }
+            }
+            self.write_grants(job.id, &granted)?;
+        }
+        Ok(granted)
+    }
+
+    fn wanted(&mut self, job: &Job) -> Result<Vec<Wanted>, NoSeat> {
+        let ask = job.asked().map_err(|why| NodeError::Ask { job: job.id, why })?;
+        let conf = std::fs::read_to_string(site::conf_folder().join("gres.conf"));
+        let lines = gres::devices_of(&conf.unwrap_or_default(), &self.name);
+        let inventory = self.machine.inventory()?;
+        let engine = inventory.to_engine();
+        let engine = engine.map_err(|error| MachineError::Refused {
+            gpu: self.name.clone(),
+            why: error.to_string(),
+        })?;
+        let slots = slots(&lines, &inventory);
+        let mut wanted = Vec::new();
+        for booked in job.booked_on(&self.name) {
+            for (index, amount) in &booked.of_device {
+                let no_device = |why: String| NodeError::NoDevice { index: *index, why };
+                let missing = || Err("gres.conf has no such line".to_owned());
+                let slot = slots.get(*index as usize).cloned().unwrap_or_else(missing);
+                let slot = slot.map_err(no_device)?;
+                let model = model_of(&slot, &inventory, &engine).map_err(no_device)?;
+                let share = share(&slot, (booked, *amount), &ask, (&self.site, model));
+                wanted.push(Wanted { index: *index, slot, share: share.map_err(NoSeat::Job)? });
+            }
+        }
+        let is_part =
+            |wanted: &Wanted| !matches!(wanted.share, Share::Exclusive | Share::Mig { .. });
+        if wanted.iter().any(is_part) {
+            companion::folder_with(PLUGIN).map_err(NodeError::NoPlugin)?;
+        }
+        several_daemons(&wanted, &ask).map_err(NoSeat::Job)?;
+        Ok(wanted)
+    }
+
+    /// One share; those who hold it and are gone, as jobs are whose Epilog never ran, are cleared away.
+    fn seat(&mut self, job: &Job, wanted: &Wanted) -> Result<Grant, NoSeat> {
+        match self.try_seat(job, wanted) {
+            Err(NoSeat::Node(NodeError::Machine(MachineError::Taken { holders, .. })))
+                if self.clear_dead(&holders)? => {}
+            other => return other.map_err(held_by_others),
+        }
+        self.try_seat(job, wanted).map_err(held_by_others)
+    }
+
+    fn try_seat(&mut self, job: &Job, wanted: &Wanted) -> Result<Grant, NoSeat> {
+        let (who, gpu) = (holder(job.id), wanted.slot.gpu.as_str());
+        let _lock = match locked(gpu)? {
+            Taken::Ours(lock) => lock,
+            Taken::By(other) => return Err(NoSeat::Job(format!("{gpu} is used by {other}"))),
+        };
+        let user = Some(User { uid: job.uid, gid: job.gid });
+        let holder = Holder { who: &who, priority: 0, user };
+        Ok(self.machine.seat(gpu, wanted.share, holder)?)
+    }
+
+    /// Takes back what jobs hold that are not on this node any more; whether there was one.
+    fn clear_dead(&mut self, holders: &[String]) -> Result<bool, NodeError> {
+        let mut cleared = false;
+        for id in holders.iter().filter_map(|holder| job_of(holder)) {
+            let job = Job::ask(self.slurm, id)?;
+            if !job.is_some_and(|job| job.is_on_nodes() && !job.booked_on(&self.name).is_empty()) {
+                self.take_back(id)?;
+                cleared = true;
+            }
+        }
+        Ok(cleared)
+    }
+}
+
+/// What others hold is no fault of the node.
+fn held_by_others(why: NoSeat) -> NoSeat {
+    match &why {
+        NoSeat::Node(NodeError::Machine(error @ MachineError::Taken { .. })) => {
+            NoSeat::Job(error.to_string())
+        }
+        NoSeat::Job(_) | NoSeat::Node(_) => why,
+    }
+}
+
+fn model_of<'a>(
+    slot: &Slot,
+    inventory: &Inventory,
+    engine: &'a EngineGpus,
+) -> Result<&'a model::GpuModel, String> {
+    let at = engine.devices.iter().position(|at| inventory.devices[*at].uuid == slot.gpu);
+    let found = at.and_then(|at| engine.gpus.get(at)).map(model::Gpu::model);
+    let left_out = || engine.left_out.iter().find(|(uuid, _)| *uuid == slot.gpu);
+    found.ok_or_else(|| left_out().map_or("it is lost".to_owned(), |(_, why)| why.clone()))
+}
+
+/// A process talks to one MPS daemon, and each GPU has its own.
+fn several_daemons(wanted: &[Wanted], ask: &Ask) -> Result<(), String> {
+    let is_mps = |wanted: &&Wanted| matches!(wanted.share, Share::Mps { .. });
+    if wanted.iter().filter(is_mps).count() > 1 {
+        let how = ask
+            .sharing
+            .map_or("mps of several cards".to_owned(), |it| format!("{it} on several cards"));
+        return Err(format!(
+            "{how} cannot be had in one job: a process has one MPS daemon; ask for one card"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! The cluster at one moment as slurmctld tells of it: nodes with their GPUs, and jobs with what they ask and
+//! hold. What each job holds of which GPU comes from its own record, as the nodes' records of old releases
+//! count devices only.
+
+mod job;
+mod node;
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::commands::{Slurm, SlurmError};
+use crate::hostlist;
+use crate::record::Record;
+use crate::site;
+pub use job::{GresNeed, JobView, Need};
+pub(crate) use node::compute_milli;
+pub use node::{Device, NodeView};
+
+/// What Slurm and the site say, as text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told<'a> {
+    /// `scontrol show node -d -o`.
+    pub nodes: &'a str,
+    /// `scontrol show job -d -o`, times in seconds since 1970.
+    pub jobs: &'a str,
+    /// `scontrol show partition -o`.
+    pub partitions: &'a str,
+    /// `scontrol show reservation -o`.
+    pub reservations: &'a str,
+    /// gres.conf; empty where it cannot be read.
+    pub gres_conf: &'a str,
+}
+
+/// A reservation that holds nodes now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// Its name.
+    pub name: String,
+    /// Its nodes.
+    pub nodes: Vec<String>,
+}
+
+/// The cluster at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueView {
+    /// The moment, in seconds since 1970.
+    pub now_s: u64,
+    /// All nodes.
+    pub nodes: Vec<NodeView>,
+    /// All jobs that slurmctld remembers.
+    pub jobs: Vec<JobView>,
+    /// Nodes of each partition.
+    pub partitions: BTreeMap<String, Vec<String>>,
+    /// Reservations that are active.
+    pub reservations: Vec<Reservation>,
+    /// Device memory that one shard stands for.
+    pub shard_mib: u64,
+    /// Positions of the jobs that are on a node, by its name.
+    on_nodes: BTreeMap<String, Vec<usize>>,
+}
+
+/// What a job holds of one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder<'a> {
+    /// The job.
+    pub job: &'a JobView,
+    /// `gpu`, `shard` or `mps`.
+    pub name: &'a str,
+    /// Shards or percent of MPS; 0 for the whole device.
+    pub parts: u64,
+}
+
+impl QueueView {
+    /// Asks slurmctld.
+    ///
+    /// * `shard_mib` — see [`QueueView::shard_mib`].
+    ///
+    /// # Errors
+    /// Slurm does not answer.
+    pub fn ask(slurm: Slurm, shard_mib: u64) -> Result<Self, SlurmError> {
+        let show = |what: &str| {
+            let words: &[&str] = match what {
+                "node" | "job" => &["show", what, "-d", "-o"],
+                _ => &["show", what, "-o"],
+            };
+            slurm.call_in_seconds("scontrol", words)
+        };
+        let (nodes, jobs) = (show("node")?, show("job")?);
+        let (partitions, reservations) = (show("partition")?, show("reservation")?);
+        // On a machine that has none the devices are taken in the order in which slurmctld names them.
+        let conf = std::fs::read_to_string(site::conf_folder().join("gres.conf"));
+        let told = Told {
+            nodes: &nodes,
+            jobs: &jobs,
+            partitions: &partitions,
+            reservations: &reservations,
+            gres_conf: &conf.unwrap_or_default(),
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(Self::of(&told, now.as_secs(), shard_mib))
+    }
+
+    /// Reads what was told.
+    pub fn of(told: &Told<'_>, now_s: u64, shard_mib: u64) -> Self {
+        let nodes = Record::all(told.nodes);
+        let partitions = Record::all(told.partitions);
+        let partition = |record: &Record| {
+            let nodes = record.get("Nodes").map(hostlist::expand).unwrap_or_default();
+            Some((record.get("PartitionName")?.to_owned(), nodes))
+        };
+        let reservations = Record::all(told.reservations);
+        let active = reservations.iter().filter(|one| one.get("State") == Some("ACTIVE"));
+        let reservation = |record: &Record| {
+            let nodes = record.get("Nodes").map(hostlist::expand).unwrap_or_default();
+            Some(Reservation { name: record.get("ReservationName")?.to_owned(), nodes })
+        };
+        let jobs: Vec<JobView> = Record::all(told.jobs).iter().filter_map(JobView::of).collect();
+        let mut on_nodes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, job) in jobs.iter().enumerate().filter(|(_, job)| job.job.is_on_nodes()) {
+            job.nodes.iter().for_each(|node| on_nodes.entry(node.clone()).or_default().push(at));
+        }
+        Self {
+            now_s,
+            nodes: nodes.iter().filter_map(|node| NodeView::of(node, told.gres_conf)).collect(),
+            jobs,
+            on_nodes,
+            partitions: partitions.iter().filter_map(partition).collect(),
+            reservations: active.filter_map(reservation).collect(),
+            shard_mib,
+        }
+    }
+
+    /// The job that a user means by `7`, or by `7_3` for a task of an array. Of an array as a whole it is what
+    /// still waits, else its first task.
+    pub fn find(&self, name: &str) -> Option<&JobView> {
+        let exact = self.jobs.iter().find(|job| job.name == name);
+        let (array, task) = match name.split_once('_') {
+            Some((array, task)) => (array.parse().ok(), task.parse::<u32>().ok()),
+            None => (name.parse::<u32>().ok(), None),
+        };
+        let of_array = |job: &&JobView| match (array, task) {
+            (Some(array), Some(task)) => job.array == Some(array) && job.tasks.contains(&task),
+            (Some(id), None) => job.job.id == id || job.array == Some(id),
+            (None, _) => false,
+        };
+        let mut alike: Vec<&JobView> = self.jobs.iter().filter(of_array).collect();
+        alike.sort_by_key(|job| (!job.waits(), !job.job.is_on_nodes(), job.job.id));
+        match task {
+            Some(_) => exact.or(alike.first().copied()),
+            None => alike.first().copied().or(exact),
+        }
+    }
+
+    /// A node by its name.
+    pub fn node(&self, name: &str) -> Option<&NodeView> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// Jobs that are on a node.
+    pub fn on_node(&self, node: &str) -> impl Iterator<Item = &JobView> {
+        self.on_nodes.get(node).into_iter().flatten().filter_map(|at| self.jobs.get(*at))
+    }
+
+    /// Who holds a device.
+    pub fn holders<'a>(&'a self, node: &'a str, device: u32) -> Vec<Holder<'a>> {
+        let of_job = |job: &'a JobView| {
+            let booked = job.job.booked_on(node).iter().filter_map(move |booked| {
+                let amount = *booked.of_device.get(&device)?;
+                let parts = if booked.name == "gpu" { 0 } else { amount };
+                Some(Holder { job, name: &booked.name, parts })
+            });
+            booked.collect::<Vec<_>>()
+        };
+        self.on_node(node).flat_map(of_job).collect()
+    }
+
+    /// Shards of one card by which what is held of it is counted: of the first of some nodes that has any,
+    /// else the most that a card of the cluster has; `None` where no card has shards.
+    pub fn shards_per_card(&self, nodes: &[String]) -> Option<u64> {
+        let of_node = |node: &NodeView| node.devices.iter().map(|device| device.shards).max();
+        let named = nodes.iter().filter_map(|name| self.node(name)).filter_map(of_node);
+        let any = || self.nodes.iter().filter_map(of_node).max();
+        named.filter(|shards| *shards > 0).max().or_else(any).filter(|shards| *shards > 0)
+    }
+}

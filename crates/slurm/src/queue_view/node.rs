@@ -1,0 +1,202 @@
+//! A node as slurmctld tells of it.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use model::Catalogue;
+
+use crate::gres;
+use crate::record::Record;
+
+/// Parts of a card under MPS (gres.conf manual, `Count` of mps: 100 a GPU by default).
+const MPS_PER_CARD: u64 = 100;
+/// Words of a node's state with which it takes no jobs (scontrol manual, node states).
+const UNUSABLE: [&str; 11] = [
+    "DRAIN",
+    "DOWN",
+    "FAIL",
+    "ERROR",
+    "UNKNOWN",
+    "FUTURE",
+    "REBOOT",
+    "NOT_RESPONDING",
+    "MAINT",
+    "INVALID",
+    "POWERING_DOWN",
+];
+
+/// A GPU or MIG instance of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Position in gres.conf, by which jobs' records name it.
+    pub index: u32,
+    /// Its type, such as `a100` or `1g.10gb`; empty without one.
+    pub kind: String,
+    /// Shards of it; 0 where it has none.
+    pub shards: u64,
+    /// Percent of MPS; 0 where it has none.
+    pub mps: u64,
+    /// Part of a whole GPU's compute, in thousandths.
+    pub compute_milli: u32,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    /// Its name.
+    pub name: String,
+    /// As Slurm writes it, such as `MIXED` or `IDLE+DRAIN`.
+    pub state: String,
+    /// Why it is out of use, if somebody said so.
+    pub reason: Option<String>,
+    /// CPUs for jobs.
+    pub cpus: u64,
+    /// Those that jobs hold.
+    pub cpus_held: u64,
+    /// Memory for jobs.
+    pub memory_mib: u64,
+    /// What jobs hold of it.
+    pub memory_held_mib: u64,
+    /// Features that it has now.
+    pub features: Vec<String>,
+    /// Its GPUs and instances.
+    pub devices: Vec<Device>,
+}
+
+impl NodeView {
+    pub(super) fn of(record: &Record, gres_conf: &str) -> Option<Self> {
+        let name = record.get("NodeName")?.to_owned();
+        let number = |field| record.number(field).unwrap_or(0);
+        let features = record.get("ActiveFeatures").unwrap_or_default();
+        let reason = record.get("Reason").map(|text| {
+            // Behind it stands who said so and when.
+            text.split(" [").next().unwrap_or(text).to_owned()
+        });
+        Some(Self {
+            state: record.get("State").unwrap_or("UNKNOWN").to_owned(),
+            reason,
+            cpus: record.number("CPUEfctv").unwrap_or_else(|| number("CPUTot")),
+            cpus_held: number("CPUAlloc"),
+            memory_mib: number("RealMemory"),
+            memory_held_mib: number("AllocMem"),
+            features: features.split(',').filter(|one| !one.is_empty()).map(Into::into).collect(),
+            devices: devices(record.get("Gres").unwrap_or_default(), gres_conf, &name),
+            name,
+        })
+    }
+
+    /// Why it takes no jobs, in a few words; `None` if it does.
+    pub fn out_of_use(&self) -> Option<String> {
+        let state = self.state.to_ascii_uppercase();
+        let silent = state.contains('*');
+        if !silent && !UNUSABLE.iter().any(|word| state.contains(word)) {
+            return None;
+        }
+        let words = match () {
+            () if state.contains("DRAIN") => "drained",
+            () if silent || state.contains("NOT_RESPONDING") => "does not answer",
+            () if state.contains("MAINT") => "under maintenance",
+            () if state.contains("DOWN") => "down",
+            () => "out of use",
+        };
+        Some(match &self.reason {
+            Some(reason) => format!("{words} ({reason})"),
+            None => words.to_owned(),
+        })
+    }
+}
+
+/// A word of `Gres=`, such as `gpu:a100:2(S:0-1)` or `shard:634`.
+fn word(text: &str) -> Option<(&str, &str, u64)> {
+    let plain = text.split('(').next().unwrap_or_default();
+    let parts: Vec<&str> = plain.split(':').collect();
+    match parts.as_slice() {
+        [name, count] => Some((name, "", count.parse().ok()?)),
+        [name, kind, count] => Some((name, kind, count.parse().ok()?)),
+        _ => None,
+    }
+}
+
+fn devices(gres: &str, conf: &str, node: &str) -> Vec<Device> {
+    let words: Vec<_> = gres.split(',').filter_map(word).collect();
+    let named = words.iter().filter(|(name, ..)| *name == "gpu");
+    let mut kinds: Vec<String> = named
+        .flat_map(|(_, kind, count)| std::iter::repeat_n((*kind).to_owned(), *count as usize))
+        .collect();
+    // The file knows their order, unless it is of another time than what slurmctld says.
+    let lines = gres::devices_of(conf, node);
+    let mut sorted: Vec<String> =
+        lines.iter().map(|line| line.kind.clone().unwrap_or_default()).collect();
+    let in_order = sorted.clone();
+    sorted.sort();
+    let mut known = kinds.clone();
+    known.sort();
+    if known == sorted {
+        kinds = in_order;
+    }
+    let whole = |kind: &str| compute_milli(kind).is_none();
+    let parts = |name: &str, kind: &str| {
+        let alike = |typed: bool| {
+            let counted = words.iter().filter(|(of, ty, _)| *of == name && ty.is_empty() != typed);
+            let counted = counted.filter(|(_, ty, _)| !typed || *ty == kind);
+            let total: u64 = counted.map(|(.., count)| count).sum();
+            let cards = kinds.iter().filter(|one| whole(one) && (!typed || *one == kind)).count();
+            total / (cards as u64).max(1)
+        };
+        if whole(kind) { alike(true).max(alike(false)) } else { 0 }
+    };
+    (0..)
+        .zip(&kinds)
+        .map(|(index, kind)| Device {
+            index,
+            kind: kind.clone(),
+            shards: parts("shard", kind),
+            mps: parts("mps", kind).min(MPS_PER_CARD),
+            compute_milli: compute_milli(kind).unwrap_or(1000),
+        })
+        .collect()
+}
+
+/// Part of a GPU's compute that instances of a MIG profile have, in thousandths, the least where models differ;
+/// `None` for what is no profile.
+pub(crate) fn compute_milli(kind: &str) -> Option<u32> {
+    static PROFILES: OnceLock<BTreeMap<String, u32>> = OnceLock::new();
+    PROFILES.get_or_init(profiles).get(kind).copied()
+}
+
+/// All profiles of the catalogue.
+fn profiles() -> BTreeMap<String, u32> {
+    let mut found: BTreeMap<String, u32> = BTreeMap::new();
+    let Ok(catalogue) = Catalogue::shipped() else { return found };
+    for geometry in catalogue.iter().filter_map(|model| model.mig.as_ref()) {
+        for profile in &geometry.profiles {
+            let slices = u32::from(geometry.compute_slices.max(1));
+            let milli = u32::from(profile.compute_slices) * 1000 / slices;
+            let least = found.entry(profile.name.clone()).or_insert(milli);
+            *least = milli.min(*least);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_in_the_order_of_gres_conf_with_their_shards() {
+        let gres = "gpu:a100:2(S:0),gpu:1g.10gb:1,shard:a100:634,shard:1g.10gb:0";
+        let told = |conf| {
+            let found = devices(gres, conf, "n1");
+            found.iter().map(|one| (one.kind.clone(), one.shards)).collect::<Vec<_>>()
+        };
+        let of = |kind: &str, shards| (kind.to_owned(), shards);
+        assert_eq!(told(""), [of("a100", 317), of("a100", 317), of("1g.10gb", 0)]);
+        let conf = "Name=gpu Type=a100 File=/dev/nvidia0\nName=gpu Type=1g.10gb \
+                    MultipleFiles=/dev/nvidia1,/dev/x\nName=gpu Type=a100 File=/dev/nvidia2";
+        assert_eq!(told(conf), [of("a100", 317), of("1g.10gb", 0), of("a100", 317)]);
+        assert_eq!(told("Name=gpu File=/dev/nvidia0").len(), 3, "a file of another time");
+        assert_eq!(devices("gpu:2,shard:8", "", "n1")[1].shards, 4);
+        assert!(devices("(null)", "", "n1").is_empty());
+    }
+}

@@ -1,0 +1,220 @@
+//! What is said of jobs of a recorded cluster: Slurm 22.05.8 with three nodes, each with two a100 that have 317
+//! shards and two MIG instances; n3 is drained. `UPDATE_EXPECT=1` writes the expected texts anew; read the diff.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use formats::Source;
+use slurm::explain::{Answer, Lack, Standing, Waits, explain};
+use slurm::queue_view::{QueueView, Told};
+use slurm::report::{self, By, Cards, Sizing, Wish};
+
+const SHARD_MIB: u64 = 256;
+
+fn place(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeing").join(name)
+}
+
+fn recorded(name: &str) -> String {
+    fs::read_to_string(place(name)).unwrap()
+}
+
+/// The cluster as it was recorded, with some text of its jobs and nodes replaced.
+fn view_with(replaced: &[(&str, &str)]) -> QueueView {
+    let change = |mut text: String| {
+        for (from, to) in replaced {
+            text = text.replace(from, to);
+        }
+        text
+    };
+    let (nodes, jobs) = (change(recorded("nodes.txt")), change(recorded("jobs.txt")));
+    let partitions = recorded("partitions.txt");
+    let told = Told { nodes: &nodes, jobs: &jobs, partitions: &partitions, ..Told::default() };
+    QueueView::of(&told, recorded("now.txt").trim().parse().unwrap(), SHARD_MIB)
+}
+
+fn view() -> QueueView {
+    view_with(&[])
+}
+
+fn expect(name: &str, text: &str) {
+    let path = place(name);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, expected, "{}", path.display());
+}
+
+fn answer(view: &QueueView, job: &str) -> Answer {
+    explain(view, job).unwrap_or_else(|| panic!("job {job}"))
+}
+
+fn waits(answer: Answer) -> Waits {
+    match answer.standing {
+        Standing::Waits(waits) => waits,
+        other @ (Standing::Runs(_) | Standing::Over(_)) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn answers_are_these() {
+    let view = view();
+    let jobs = ["1", "2", "3", "4", "4_1", "7", "8", "9", "10", "11", "12", "14", "15"];
+    let texts: Vec<String> = jobs.iter().map(|job| answer(&view, job).text(SHARD_MIB)).collect();
+    expect("explained.golden", &texts.join("\n"));
+    for text in &texts {
+        assert!(text.lines().count() <= 24, "one screen: {text}");
+    }
+    assert_eq!(explain(&view, "99"), None);
+    assert_eq!(explain(&view, "4_9"), None);
+    assert_eq!(explain(&view, "embed"), None);
+}
+
+#[test]
+fn the_earliest_start_is_when_enough_jobs_must_have_ended() {
+    let view = view();
+    let now = view.now_s;
+    // 200 shards: n1's cards are held by 1 (whole, until …40890) and 2 (284 shards, until …39091), n2's by tasks
+    // of 4 (160 each, until …36392).
+    let shards = waits(answer(&view, "8"));
+    assert_eq!(shards.starts_within_s, Some(1_796_036_392 - now));
+    assert_eq!(shards.starts_on, ["n2"]);
+    // Two whole cards on one node: n2's come free together, which is later than Slurm's plan says.
+    let whole = waits(answer(&view, "7"));
+    assert_eq!(whole.starts_within_s, Some(1_796_036_392 - now));
+    assert!(whole.slurm_expects.is_some_and(|(within, _)| within < 1_796_036_392 - now));
+    // Three nodes, of which one is drained.
+    assert_eq!(waits(answer(&view, "10")).starts_within_s, None);
+    // 16 CPUs: all jobs of a node must have ended.
+    assert_eq!(waits(answer(&view, "14")).starts_within_s, Some(1_796_036_392 - now));
+}
+
+#[test]
+fn what_is_missing_is_told_in_amounts() {
+    let lacks = |replaced: &[(&str, &str)], job: &str, node: &str| {
+        let nodes = waits(answer(&view_with(replaced), job)).nodes;
+        let alike = nodes.into_iter().find(|one| one.nodes.iter().any(|name| name == node));
+        alike.unwrap().lacks
+    };
+    let parts = |free| Lack::Parts { name: "shard".into(), asked: 200, free, total: 317 };
+    assert_eq!(lacks(&[], "8", "n1"), [parts(33)]);
+    assert_eq!(lacks(&[], "8", "n2"), [parts(157)]);
+    assert!(
+        matches!(&lacks(&[], "8", "n3")[..], [Lack::OutOfUse { why }] if why == "drained (fan is loud)")
+    );
+    let devices = Lack::Devices { kind: "a100".into(), asked: 2, free: 0, total: 2 };
+    assert_eq!(lacks(&[], "7", "n2"), [devices]);
+    assert_eq!(lacks(&[], "14", "n1")[0], Lack::Cpus { asked: 16, free: 6, total: 16 });
+    let memory = [("AllocMem=3000", "AllocMem=15500")];
+    let expected = Lack::Memory { asked: 1000, free: 500, total: 16_000 };
+    assert_eq!(lacks(&memory, "8", "n1")[0], expected);
+    let feature = [("Features=(null) DelayBoot", "Features=nvme|ssd DelayBoot")];
+    assert_eq!(lacks(&feature, "8", "n1")[0], Lack::Features { asked: "nvme|ssd".into() });
+    let has = [feature[0], ("ActiveFeatures=(null)", "ActiveFeatures=ssd")];
+    assert_eq!(lacks(&has, "8", "n1"), [parts(33)]);
+    let more = [("gres:shard:200", "gres:shard:400")];
+    assert!(lacks(&more, "8", "n1")[0].is_for_ever());
+}
+
+#[test]
+fn a_job_that_fits_is_told_who_is_ahead() {
+    // Without job 2 a card of n1 is free.
+    let view = view_with(&[("JobId=2 JobName=infer", "JobId=2 JobName=infer JobState=COMPLETED")]);
+    let answered = answer(&view, "8");
+    let waits = waits(answered.clone());
+    assert!(waits.fits_now && waits.starts_within_s == Some(0));
+    assert_eq!(waits.ahead_first.first().map(|ahead| ahead.job.as_str()), Some("7"));
+    assert!(
+        answered
+            .text(SHARD_MIB)
+            .contains("there is room on n1 now, which those ahead of it may take")
+    );
+    let alone = [
+        ("JobId=2 JobName=infer", "JobId=2 JobName=infer JobState=COMPLETED"),
+        ("JobId=7 JobName=full", "JobId=7 JobName=full JobState=COMPLETED"),
+        ("Reason=Priority", "Reason=None"),
+    ];
+    let text = answer(&view_with(&alone), "8").text(SHARD_MIB);
+    assert!(text.contains("the scheduler has not looked since"), "{text}");
+}
+
+#[test]
+fn a_job_that_was_sent_back_says_why() {
+    let comment = "AdminComment=hotpot(gpu-mem=50000,gpu-share=capped)";
+    let sent = format!("{comment} hotpot-sent-back(n1: GPU-1 is held by slurm/2)");
+    let answered = answer(&view_with(&[(comment, &sent)]), "8");
+    assert_eq!(answered.sent_back.as_deref(), Some("n1: GPU-1 is held by slurm/2"));
+    assert!(
+        answered.text(SHARD_MIB).contains("as it could not run on n1: GPU-1 is held by slurm/2")
+    );
+}
+
+#[test]
+fn a_card_that_slurm_has_booked_twice_is_named() {
+    let both = [("GRES=shard:284(IDX:1)", "GRES=shard:284(IDX:0)")];
+    let text = answer(&view_with(&both), "8").text(SHARD_MIB);
+    assert!(text.contains("gpu0 a100: booked twice by Slurm; 1 of root has all of it"), "{text}");
+}
+
+#[test]
+fn reports_are_these() {
+    let view = view();
+    let source = Source::open(&place("sacct.txt")).unwrap();
+    let cards = Cards { view: Some(&view), shards: None, shard_mib: SHARD_MIB };
+    let wish = Wish { since_s: 0, by: By::Name, user: None, sizing: Sizing::default() };
+    let report = report::report(&source, &cards, &wish).unwrap();
+    expect("report.golden", &format!("{}\n{}", report.table(), report.csv()));
+    assert!(report.notes.is_empty(), "{:?}", report.notes);
+    // 284 shards of 317 for 389 s and so on; a whole card for 387 s; instances of a seventh.
+    let of = |name: &str| report.lines.iter().find(|line| line.of == name).unwrap();
+    assert!((of("train").whole_gpu_h - 387.0 / 3600.0).abs() < 1e-9);
+    assert!((of("slices").mig_gpu_h - 3.0 * 0.142 / 3600.0).abs() < 1e-9);
+    assert!((of("embed-docs").shared_gpu_h - 20.0 * 33.0 / 317.0 / 3600.0).abs() < 1e-9);
+    assert_eq!(of("train").busy_gpu_h, None);
+    let sums = report.lines.iter().map(|line| line.held_gpu_h).sum::<f64>();
+    assert!((sums - report.total.held_gpu_h).abs() < 1e-9);
+}
+
+#[test]
+fn sizes_need_runs_and_keep_a_margin() {
+    let view = view();
+    let source = Source::open(&place("sacct.txt")).unwrap();
+    let cards = Cards { view: Some(&view), shards: None, shard_mib: SHARD_MIB };
+    let size = |sizing, name: &str| {
+        let wish = Wish { since_s: 0, by: By::User, user: None, sizing };
+        let sizes = report::report(&source, &cards, &wish).unwrap().sizes;
+        sizes.into_iter().find(|size| size.name == name).unwrap()
+    };
+    let docs = size(Sizing::default(), "embed-docs");
+    // 1712 MiB and 15 %, in steps of 256 MiB.
+    assert_eq!((docs.runs, docs.peak_mib, docs.ask_mib), (7, 1712, Some(2048)));
+    // With a context 2498 MiB are 10 shards, 31 times on a card; now there are 33 shards.
+    assert_eq!((docs.per_card, docs.per_card_then), (Some(9), Some(31)));
+    assert_eq!(docs.option().as_deref(), Some("--gpu-mem=2G"));
+    let wide = size(Sizing { margin_percent: 100, runs_min: 7 }, "embed-docs");
+    assert_eq!(wide.option().as_deref(), Some("--gpu-mem=3584M"));
+    let few = size(Sizing { runs_min: 8, ..Sizing::default() }, "embed-docs");
+    assert!(few.ask_mib.is_none() && few.text.contains("too few"), "{}", few.text);
+    let refused = size(Sizing::default(), "evals");
+    assert!(refused.ask_mib.is_none() && refused.text.ends_with("4 were refused memory: ask more"));
+}
+
+#[test]
+fn what_was_held_before_the_time_asked_for_does_not_count() {
+    let view = view();
+    let source = Source::open(&place("sacct.txt")).unwrap();
+    let cards = Cards { view: Some(&view), shards: None, shard_mib: SHARD_MIB };
+    // Job 1 ran from …33690 to …34077.
+    let wish = Wish {
+        since_s: 1_796_034_000,
+        by: By::Name,
+        user: Some("root"),
+        sizing: Sizing::default(),
+    };
+    let report = report::report(&source, &cards, &wish).unwrap();
+    let train = report.lines.iter().find(|line| line.of == "train").unwrap();
+    assert!((train.held_gpu_h - 77.0 / 3600.0).abs() < 1e-9, "{train:?}");
+    assert!(report.lines.iter().all(|line| line.of != "infer"), "another user's");
+}

@@ -1,0 +1,199 @@
+//! What jobs used reaches Slurm's accounting, and what is said of jobs there: on a real cluster with hotpot.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use slurm::usage::UsedOn;
+use slurm_lab::{Cluster, Daemon, LabError, Options};
+
+/// A cluster with accounting and hotpot on its two nodes; gone at the end.
+struct Site {
+    cluster: Cluster,
+    built: PathBuf,
+    holds: PathBuf,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = self.cluster.down();
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(self.cluster.folder());
+        }
+    }
+}
+
+/// All that a site has, built if it is not.
+fn built() -> PathBuf {
+    let parts = ["build", "-q", "-p", "cli", "-p", "limiter", "-p", "spank"];
+    assert!(Command::new(env!("CARGO")).args(parts).status().unwrap().success(), "hotpot is built");
+    std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_path_buf()
+}
+
+/// `None`, said by the test's name, where real Slurm or a C compiler cannot be had.
+fn up(test: &str) -> Option<Site> {
+    let (folder, built) =
+        (std::env::temp_dir().join(format!("seeing-{}", std::process::id())), built());
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/slurm");
+    let options = Options { gpus: 2, accounting: true, ..Options::default() };
+    let options = options.with_hotpot(&folder, &built, &deploy).unwrap();
+    match slurm_lab::install(&options) {
+        Ok(_) => {}
+        Err(error @ LabError::Packages { .. }) => {
+            eprintln!("skipped: {test}: {error}");
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    }
+    let _ = fs::remove_dir_all(&folder);
+    let cluster = Cluster::up(&folder, &options).unwrap_or_else(|error| panic!("{error}"));
+    cluster.tell_hotpot(&built).unwrap();
+    let holds = folder.join("holds");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/seeing/holds.c");
+    let compiled = Command::new("cc").arg(source).arg("-o").arg(&holds).arg("-ldl").status();
+    let site = Site { cluster, built, holds };
+    match compiled {
+        Ok(status) => assert!(status.success(), "the client does not compile"),
+        Err(error) => {
+            eprintln!("skipped: {test}: no C compiler: {error}");
+            return None;
+        }
+    }
+    Some(site)
+}
+
+impl Site {
+    fn hotpot(&self, words: &[&str]) -> Output {
+        let program = self.built.join("hotpot");
+        self.cluster.command(program.to_str().unwrap()).args(words).output().unwrap()
+    }
+
+    fn said(&self, words: &[&str]) -> String {
+        let output = self.hotpot(words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn submit(&self, words: &[&str], mib: u32) -> String {
+        let script = format!("--wrap=srun {} {mib}", self.holds.display());
+        let first = ["sbatch", "--parsable", "--output=/dev/null", "--mem=16", "--time=5"];
+        self.cluster.run(&[&first[..], words, &[&script]].concat()).unwrap().trim().to_string()
+    }
+
+    /// What accounting says of a job's tasks, once there are so many words in all.
+    fn used(&self, job: &str, words: usize) -> Vec<(String, Vec<UsedOn>)> {
+        let line =
+            ["sacct", "--noheader", "--parsable2", "--allocations", "--format=JobID,AdminComment"];
+        let line = [&line[..], &["--jobs", job]].concat();
+        let look = |cluster: &Cluster| {
+            let text = cluster.run(&line).ok()?;
+            let rows = text.lines().filter_map(|row| row.split_once('|'));
+            let rows = rows.map(|(id, comment)| (id.to_string(), UsedOn::all_of(comment)));
+            let rows: Vec<_> = rows.collect();
+            (rows.iter().map(|(_, used)| used.len()).sum::<usize>() == words).then_some(rows)
+        };
+        self.cluster.until(&format!("{words} words of job {job}"), look).unwrap()
+    }
+
+    fn waiting_words(&self, node: &str) -> usize {
+        let entries = fs::read_dir(self.cluster.machine(node).join("jobs")).into_iter().flatten();
+        entries.flatten().filter(|it| it.path().extension().is_some_and(|it| it == "used")).count()
+    }
+}
+
+#[test]
+fn what_jobs_used_reaches_their_records_and_is_told() {
+    let test = "what_jobs_used_reaches_their_records_and_is_told";
+    let Some(site) = up(test) else { return };
+    // All tasks of an array, and two nodes that write to one record at once.
+    let array = site.submit(&["--array=1-3", "--job-name=embed", "--gpu-mem=4G"], 512);
+    let wide = site.submit(&["--nodes=2", "--job-name=wide", "--gpu-mem=2G"], 256);
+    let tasks = site.used(&array, 3);
+    for (id, used) in &tasks {
+        assert_eq!((used.len(), used[0].refused), (1, 0), "{id}");
+        assert!((512..1536).contains(&used[0].memory_mib), "a context is on top: {used:?}");
+    }
+    let nodes = site.used(&wide, 2).remove(0).1;
+    let mut names: Vec<&str> = nodes.iter().map(|used| used.node.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["n1", "n2"]);
+
+    let told = site.said(&["explain", &format!("{array}_2")]);
+    assert!(told.contains("held at most ") && told.contains("completed"), "{told}");
+    let report =
+        site.said(&["report", "slurm", "--by", "name", "--min-runs", "3", "--output", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let sizes = report["sizes"].as_array().unwrap();
+    let embed = sizes.iter().find(|size| size["name"] == "embed").unwrap();
+    assert_eq!((&embed["runs"], &embed["asked_mib"]), (&3.into(), &4096.into()), "{embed}");
+    assert!(embed["ask_mib"].as_u64().unwrap() < 4096, "{embed}");
+    let size = site.said(&["slurm", "size", "embed", "--user", "root", "--min-runs", "3"]);
+    assert!(size.starts_with("--gpu-mem="), "{size}");
+    site.submit(&["--job-name=embed", size.trim()], 512);
+
+    // Accounting is down when a job ends: its word waits on the node, and tidy brings it later.
+    site.cluster.kill(&Daemon::Slurmdbd);
+    let late = site.submit(&["--nodelist=n2", "--job-name=late", "--gpu-mem=1G"], 64);
+    site.cluster
+        .until("a word that waits", |_| (site.waiting_words("n2") > 0).then_some(()))
+        .unwrap();
+    site.cluster.start(&Daemon::Slurmdbd).unwrap();
+    let tidy = site.cluster.etc().join("hotpot-tidy");
+    let tidied = |cluster: &Cluster| {
+        let mut command = cluster.command(tidy.to_str().unwrap());
+        assert!(command.env("SLURMD_NODENAME", "n2").status().unwrap().success());
+        (site.waiting_words("n2") == 0).then_some(())
+    };
+    site.cluster.until("tidy to bring it", tidied).unwrap();
+    assert_eq!(site.used(&late, 1).len(), 1);
+}
+
+#[test]
+fn jobs_in_the_queue_are_explained_and_others_are_not_known() {
+    let test = "jobs_in_the_queue_are_explained_and_others_are_not_known";
+    let options = Options { nodes: 1, gpus: 2, ..Options::default() };
+    match slurm_lab::install(&options) {
+        Ok(_) => {}
+        Err(error @ LabError::Packages { .. }) => {
+            eprintln!("skipped: {test}: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    }
+    let folder = std::env::temp_dir().join(format!("seeing-queue-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    let cluster = Cluster::up(&folder, &options).unwrap_or_else(|error| panic!("{error}"));
+    let site = Site { cluster, built: built(), holds: "true".into() };
+    let submit = |words: &[&str]| {
+        let first = ["sbatch", "--parsable", "--output=/dev/null", "--mem=16", "--wrap=sleep 600"];
+        site.cluster.run(&[&first[..], words].concat()).unwrap().trim().to_string()
+    };
+    let holder = submit(&["--gres=gpu:2", "--time=10"]);
+    let explained = |job: &str, state: &str| {
+        let look = |_: &Cluster| {
+            let text = site.said(&["explain", job, "--output", "json"]);
+            let answer: serde_json::Value = serde_json::from_str(&text).unwrap();
+            (answer["state"] == state).then_some(answer)
+        };
+        site.cluster.until(&format!("job {job} to be {state}"), look).unwrap()
+    };
+    let runs = explained(&holder, "RUNNING");
+    assert_eq!(runs["runs"]["on"][0]["gpus"].as_array().unwrap().len(), 2, "{runs}");
+    let waiting = submit(&["--gres=shard:40", "--time=5"]);
+    let waits = &explained(&waiting, "PENDING")["waits"];
+    assert_eq!(waits["fits_now"], false, "{waits}");
+    let within = waits["starts_within_s"].as_u64().unwrap();
+    assert!((1..=600).contains(&within), "the holder's limit: {within}");
+    let lack = &waits["nodes"][0]["lacks"][0];
+    assert_eq!(
+        (&lack["lack"], &lack["asked"], &lack["free"]),
+        (&"parts".into(), &40.into(), &0.into())
+    );
+    assert_eq!(waits["nodes"][0]["gpus"][0]["holders"][0]["job"], holder.as_str());
+    let unknown = site.hotpot(&["explain", "4711"]);
+    assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("have such a job"), "{unknown:?}");
+    let report = site.hotpot(&["report", "slurm"]);
+    assert!(String::from_utf8_lossy(&report.stderr).contains("keeps no accounts"), "{report:?}");
+}

@@ -1,0 +1,58 @@
+-- Slurm's job_submit.lua for sites that have none: hotpot's rules and nothing else.
+--
+-- Goes beside slurm.conf, with hotpot.lua and hotpot_site.lua; slurm.conf says JobSubmitPlugins=lua. A site
+-- with a job_submit.lua of its own calls hotpot in it, after its own rules:
+--
+--     local hotpot = dofile("/etc/slurm/hotpot.lua")
+--     return hotpot.submit(d, parts, uid)            -- in slurm_job_submit; hotpot.modify in slurm_job_modify
+--
+-- hotpot.lua is read again when it has changed. If it is missing or broken, slurmctld goes on taking jobs; only
+-- those that ask for a share of a GPU are refused, because without the rules they would run without one.
+
+local folder = debug.getinfo(1, "S").source:match("^@(.*/)") or "/etc/slurm/"
+local path = folder .. "hotpot.lua"
+local loaded, text_of_loaded
+
+-- hotpot's functions, or nil and why not.
+local function hotpot()
+	local file, why = io.open(path, "r")
+	if not file then return nil, why end
+	local text = file:read("*a")
+	file:close()
+	if text ~= text_of_loaded then
+		local chunk, fault = loadstring(text, "@" .. path)
+		if not chunk then return nil, fault end
+		local ran, module = pcall(chunk)
+		if not ran or type(module) ~= "table" then return nil, path .. ": " .. tostring(module) end
+		loaded, text_of_loaded = module, text
+	end
+	return loaded
+end
+
+local function asks_for_a_share(d)
+	for index = 0, (tonumber(d.spank_job_env_size) or 0) - 1 do
+		if (d.spank_job_env[index] or ""):find("_SLURM_SPANK_OPTION_hotpot_gpu_", 1, true) == 1 then
+			return true
+		end
+	end
+	return false
+end
+
+function slurm_job_submit(d, parts, uid)
+	local rules, why = hotpot()
+	if rules then return rules.submit(d, parts, uid) end
+	slurm.log_error("hotpot: jobs pass without rules for GPUs: %s", why)
+	if not asks_for_a_share(d) then return slurm.SUCCESS end
+	slurm.log_user("hotpot: shares of GPUs cannot be had now; your administrator finds why in slurmctld's log; "
+		.. "a whole GPU can be asked for by --gres=gpu:1")
+	return slurm.ERROR
+end
+
+function slurm_job_modify(d, record, parts, uid)
+	local rules, why = hotpot()
+	if rules then return rules.modify(d, record, parts, uid) end
+	slurm.log_error("hotpot: jobs are changed without rules for GPUs: %s", why)
+	return slurm.SUCCESS
+end
+
+return slurm.SUCCESS

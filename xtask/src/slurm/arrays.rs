@@ -1,0 +1,191 @@
+//! `cargo xtask slurm-arrays`: the same array by plain sbatch and by `hotpot slurm run`, side by side.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use slurm_lab::Options;
+
+use super::Bench;
+use crate::Verdict;
+use crate::gpu::table::Table;
+
+/// GPUs, and tasks at once.
+const GPUS: u32 = 10;
+/// Tasks of a full run, and of a quick one.
+const TASKS: (u32, u32) = (1000, 100);
+/// Seconds of a task, and the part of GPUs times makespan in which tasks must run.
+const NAPS: [(f64, f64); 3] = [(0.2, 0.90), (1.0, 0.985), (5.0, 0.995)];
+/// No array takes longer.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// MiB of a card that `--gpu-mem=2G` and a context come to, as shards: by them what is held is counted.
+const CARD_SHARDS: f64 = 317.0;
+
+/// How an array is run.
+#[derive(Clone, Copy)]
+struct Way {
+    name: &'static str,
+    pilots: bool,
+    ask: &'static str,
+}
+
+const WAYS: [Way; 3] = [
+    Way { name: "sbatch, a GPU each", pilots: false, ask: "--gres=gpu:1" },
+    Way { name: "hotpot, a GPU each", pilots: true, ask: "--gres=gpu:1" },
+    Way { name: "hotpot, 2 GiB each", pilots: true, ask: "--gpu-mem=2G" },
+];
+
+/// What came of it.
+struct Found {
+    makespan_s: f64,
+    occupancy: f64,
+    held_gpu_s: f64,
+    results: BTreeMap<String, String>,
+}
+
+/// * `quick` — a tenth of the tasks, of one second.
+pub(crate) fn run(quick: bool) -> Verdict {
+    let tasks = if quick { TASKS.1 } else { TASKS.0 };
+    let naps: Vec<_> =
+        NAPS.into_iter().filter(|(seconds, _)| !quick || (*seconds - 1.0).abs() < 0.1).collect();
+    let mut table = Table::new(
+        &format!("{tasks} tasks, {GPUS} at once, on {GPUS} simulated A100 under real Slurm"),
+        &["s each", "", "makespan s", "occupancy", "wanted", "GPU s held"],
+    );
+    let mut missed = Vec::new();
+    for (seconds, wanted) in naps {
+        let mut first = None;
+        for way in WAYS {
+            let found = one(way, seconds, tasks)?;
+            let goal = if way.pilots { format!("{wanted:.3}") } else { String::new() };
+            table.row(vec![
+                seconds.to_string(),
+                way.name.into(),
+                format!("{:.1}", found.makespan_s),
+                format!("{:.3}", found.occupancy),
+                goal,
+                format!("{:.1}", found.held_gpu_s),
+            ]);
+            // A tenth of the tasks cannot hide the second until the first starts.
+            if way.pilots && !quick && found.occupancy < wanted {
+                missed.push(format!("{} s, {}: {:.3}", seconds, way.name, found.occupancy));
+            }
+            let same = first.get_or_insert_with(|| found.results.clone());
+            if *same != found.results || found.results.len() != tasks as usize {
+                missed.push(format!("{seconds} s, {}: results differ", way.name));
+            }
+        }
+    }
+    println!("{}", table.text());
+    println!(
+        "occupancy: seconds in which tasks ran / ({GPUS} x seconds from submission to the last end)"
+    );
+    if missed.is_empty() { Ok(()) } else { Err(format!("missed: {}", missed.join("; "))) }
+}
+
+fn one(way: Way, seconds: f64, tasks: u32) -> Result<Found, String> {
+    let options = Options { nodes: 1, gpus: GPUS, cpus: 64, ..Options::default() };
+    let bench = Bench::up("arrays", options, true)?;
+    for folder in ["results", "times"] {
+        let path = bench.folder.join(folder);
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let script = bench.folder.join("nap.sbatch");
+    fs::write(&script, text(seconds, tasks)).map_err(|error| error.to_string())?;
+    let submitted = SystemTime::now();
+    let words = ["--parsable", way.ask, "nap.sbatch"];
+    let answer = if way.pilots {
+        let program = bench.built.join("hotpot").display().to_string();
+        bench.run(&program, &[&["slurm", "run"], &words[..]].concat())?
+    } else {
+        bench.run("sbatch", &words)?
+    };
+    wait(&bench, tasks)?;
+    let times = times(&bench.folder.join("times"))?;
+    let begun_s = since_epoch(submitted);
+    let end_s = times.iter().map(|(_, end)| *end).fold(begun_s, f64::max);
+    let busy_s: f64 = times.iter().map(|(start, end)| end - start).sum();
+    let makespan_s = end_s - begun_s;
+    let held_gpu_s = held(&bench, answer.trim(), way)?;
+    let results = contents(&bench.folder.join("results"))?;
+    let occupancy = busy_s / (f64::from(GPUS) * makespan_s);
+    Ok(Found { makespan_s, occupancy, held_gpu_s, results })
+}
+
+/// A task notes when it ran, and has a result that another one has not.
+fn text(seconds: f64, tasks: u32) -> String {
+    format!(
+        "#!/bin/bash\n#SBATCH --job-name=nap\n#SBATCH --array=1-{tasks}%{GPUS}\n#SBATCH --mem=16\n\
+         #SBATCH --time=10\n#SBATCH --output=/dev/null\nid=$SLURM_ARRAY_TASK_ID\nbegun=$EPOCHREALTIME\n\
+         sleep {seconds}\necho $((id * id)) >>results/$id\necho $begun $EPOCHREALTIME >times/$id\n"
+    )
+}
+
+/// Until every task has noted its time, and Slurm has nothing left of the array.
+fn wait(bench: &Bench, tasks: u32) -> Verdict {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        let done = fs::read_dir(bench.folder.join("times")).map_or(0, Iterator::count);
+        if done >= tasks as usize && bench.run("squeue", &["-h"])?.trim().is_empty() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Err(format!("the array has not ended: {}", bench.run("squeue", &[])?))
+}
+
+/// GPU seconds held: by Slurm's own seconds of start and end of each job of the array.
+fn held(bench: &Bench, array: &str, way: Way) -> Result<f64, String> {
+    let shown = bench.run("scontrol", &["show", "job", "-o", array])?;
+    let mut total_s = 0.0;
+    for job in shown.lines() {
+        let field = |name: &str| {
+            job.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+        };
+        let run_time = field("RunTime").and_then(clock_s).unwrap_or(0.0);
+        let shards = field("TRES").and_then(|tres| tres.split("gres/shard=").nth(1)?.parse().ok());
+        let part: f64 = if way.ask.contains("gpu-mem") {
+            shards.unwrap_or(CARD_SHARDS) / CARD_SHARDS
+        } else {
+            1.0
+        };
+        total_s += run_time * part;
+    }
+    Ok(total_s)
+}
+
+/// `HH:MM:SS` or `D-HH:MM:SS`.
+fn clock_s(text: &str) -> Option<f64> {
+    let (days, clock) = text.split_once('-').unwrap_or(("0", text));
+    let seconds =
+        clock.split(':').try_fold(0.0, |sum, part| Some(sum * 60.0 + part.parse::<f64>().ok()?));
+    Some(days.parse::<f64>().ok()? * 86_400.0 + seconds?)
+}
+
+/// When each task began and ended, in seconds since 1970.
+fn times(folder: &Path) -> Result<Vec<(f64, f64)>, String> {
+    let pair = |text: String| {
+        let (start, end) = text.trim().split_once(' ')?;
+        Some((start.parse().ok()?, end.parse().ok()?))
+    };
+    Ok(contents(folder)?.into_values().filter_map(pair).collect())
+}
+
+fn contents(folder: &Path) -> Result<BTreeMap<String, String>, String> {
+    let failure = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let paths: Result<Vec<PathBuf>, _> = fs::read_dir(folder)
+        .map_err(failure)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect();
+    let mut found = BTreeMap::new();
+    for path in paths.map_err(failure)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        found.insert(name, fs::read_to_string(&path).map_err(failure)?);
+    }
+    Ok(found)
+}
+
+fn since_epoch(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
