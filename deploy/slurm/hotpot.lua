@@ -226,7 +226,8 @@ local function shards(site, asks, d)
 	end
 	check_memory(asks, card)
 	local of_memory = asks.mem and ceil_to(asks.mem + card.context_mib, site.shard_mib) or 0
-	local of_compute = ceil_to((asks.compute or 0) * card.shards, 1000)
+	-- Rounded down, so that parts which come to a whole card fit on one; the cap is no more than what is booked.
+	local of_compute = math.floor((asks.compute or 0) * card.shards / 1000 + 1e-9)
 	-- A card's memory is not a whole number of shards: the last ones stand for the rest too.
 	return string.format("shard:%d", math.min(math.max(of_memory, of_compute, 1), card.shards))
 end

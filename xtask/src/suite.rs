@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use crate::{Verdict, cuda, fakes, metrics, reproduce, shell, tidy};
+use slurm_lab::Options;
+
+use crate::{Verdict, cuda, fakes, metrics, reproduce, shell, slurm, tidy};
 
 pub(crate) fn run() -> Verdict {
     tidy::run()?;
@@ -30,12 +32,24 @@ pub(crate) fn run() -> Verdict {
     if !faketime && !shell::install("faketime") {
         println!("skipped: what needs faketime, which could not be installed");
     }
+    slurm_packages();
     shell::cargo(&["test", "--workspace"])?;
     interleavings()?;
     fakes::run()?;
     cuda::run()?;
     metrics::read_by_others()?;
+    slurm::churn::slice()?;
     reproduce::slice()
+}
+
+/// Installs what a real Slurm cluster needs, once, before tests bring clusters up.
+fn slurm_packages() {
+    let all = Options { accounting: true, rest: true, ..Options::default() };
+    match slurm_lab::install(&all) {
+        Ok(installed) if installed.is_empty() => {}
+        Ok(installed) => println!("installed {}", installed.join(" ")),
+        Err(error) => println!("skipped: what needs a Slurm cluster: {error}"),
+    }
 }
 
 /// Every interleaving of a few threads on the pages that processes share, deaths included. Built into a

@@ -25,13 +25,17 @@ impl Driver {
     /// # Errors
     /// The driver itself does not answer. A single GPU that does not is in [`Inventory::lost`].
     pub fn inventory(&self) -> Result<Inventory, DriverError> {
+        self.inventory_with(&Limiter::probe(None))
+    }
+
+    /// The same for who knows already whether the limiter can be had: to find out starts a program.
+    pub(crate) fn inventory_with(&self, limiter: &Enforcement) -> Result<Inventory, DriverError> {
         let mut inventory =
             Inventory { driver: self.facts()?, devices: Vec::new(), lost: Vec::new() };
         let count = self.nvml().device_count().map_err(DriverError::of("nvmlDeviceGetCount_v2"))?;
-        let limiter = Limiter::probe(None);
         let mut before: Vec<Reached<'_>> = Vec::new();
         for index in 0..count {
-            match self.survey(index, &before, &limiter) {
+            match self.survey(index, &before, limiter) {
                 Ok((device, reached)) => {
                     inventory.devices.push(device);
                     before.push(reached);

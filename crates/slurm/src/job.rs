@@ -26,6 +26,8 @@ pub struct Job {
     pub restarts: u32,
     /// What only operators can write.
     pub admin_comment: String,
+    /// Whether it asks for GPUs, or parts of one, on each of its nodes.
+    pub wants_gpus: bool,
     /// What it holds, by node.
     pub booked: Vec<(String, Vec<Booked>)>,
 }
@@ -72,6 +74,7 @@ impl Job {
             can_be_requeued: number("BatchFlag")? > 0 && number("Requeue") == Some(1),
             restarts: number("Restarts").unwrap_or(0),
             admin_comment: record.get("AdminComment").unwrap_or_default().to_owned(),
+            wants_gpus: wants_gpus(record.get("TresPerNode").unwrap_or_default()),
             booked: booked.collect(),
         })
     }
@@ -105,9 +108,31 @@ impl Job {
     }
 }
 
+/// Reads `gres:gpu:a100:2,gres:shard:3`, in later releases `gres/gpu:a100=2`.
+fn wants_gpus(tres: &str) -> bool {
+    tres.split(',').any(|word| {
+        let word = word.trim_start_matches("gres:").trim_start_matches("gres/");
+        let mut parts = word.split([':', '=']);
+        let is_gpu = parts.next().is_some_and(|name| ["gpu", "shard", "mps"].contains(&name));
+        is_gpu && parts.next_back() != Some("0")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whether_gpus_are_wanted_is_read_in_the_words_of_all_releases() {
+        for yes in
+            ["gres:gpu:1", "gres:gpu", "gres/gpu:a100=2", "gres:shard:3,gres:nic:1", "gres/mps=5"]
+        {
+            assert!(wants_gpus(yes), "{yes}");
+        }
+        for no in ["", "(null)", "gres:nic:1", "gres:gpu:0", "gres:none"] {
+            assert!(!wants_gpus(no), "{no}");
+        }
+    }
 
     #[test]
     fn a_job_on_two_nodes_is_read() {

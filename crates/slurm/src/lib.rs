@@ -3,11 +3,12 @@
 //!
 //! `commands` calls Slurm's own programs; `record`, `hostlist`, `gres`, `job` and `ask` read what they print.
 //! `site` is what the site has chosen, `facts` what it has, `conf` renders its nodes for Slurm. `on_node` makes shares real where a job starts and takes them back
-//! where it ends, `usage` keeps what it used; `array` keeps GPUs busy with short tasks. `queue_view` is the cluster
+//! where it ends, `check` asks whether all is in place for that, `usage` keeps what it used; `array` keeps GPUs busy with short tasks. `queue_view` is the cluster
 //! at one moment, `explain` says of a job why it waits or what became of it, `report` what was held and used.
 
 pub mod array;
 pub mod ask;
+pub mod check;
 pub mod commands;
 pub mod conf;
 pub mod explain;

@@ -108,7 +108,7 @@ fn shards_that_are_asked_for_keep_whole_cards() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Every layout fits, nothing that was there and asked for goes missing, and what the plan says is unmet is.
     #[test]

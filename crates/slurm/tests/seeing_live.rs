@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use slurm::usage::UsedOn;
-use slurm_lab::{Cluster, Daemon, LabError, Options};
+use slurm_lab::{Cluster, LabError, Options};
 
 /// A cluster with accounting and hotpot on its two nodes; gone at the end.
 struct Site {
@@ -75,9 +75,14 @@ impl Site {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Submits a job whose tasks take so much memory.
     fn submit(&self, words: &[&str], mib: u32) -> String {
-        let script = format!("--wrap=srun {} {mib}", self.holds.display());
-        let first = ["sbatch", "--parsable", "--output=/dev/null", "--mem=16", "--time=5"];
+        self.submit_script(words, &format!("srun {} {mib}", self.holds.display()))
+    }
+
+    fn submit_script(&self, words: &[&str], script: &str) -> String {
+        let first = ["sbatch", "--parsable", "--output=/dev/null", "--mem=16", "--time=20"];
+        let script = format!("--wrap={script}");
         self.cluster.run(&[&first[..], words, &[&script]].concat()).unwrap().trim().to_string()
     }
 
@@ -96,9 +101,17 @@ impl Site {
         self.cluster.until(&format!("{words} words of job {job}"), look).unwrap()
     }
 
-    fn waiting_words(&self, node: &str) -> usize {
-        let entries = fs::read_dir(self.cluster.machine(node).join("jobs")).into_iter().flatten();
-        entries.flatten().filter(|it| it.path().extension().is_some_and(|it| it == "used")).count()
+    /// How many words wait on a node after `hotpot slurm tidy` has run there.
+    ///
+    /// * `sacct` — a program instead of Slurm's; empty for that.
+    fn tidied(&self, node: &str, sacct: &str) -> usize {
+        let tidy = self.cluster.etc().join("hotpot-tidy");
+        let mut command = self.cluster.command(tidy.to_str().unwrap());
+        let sacct = if sacct.is_empty() { String::new() } else { format!("/bin/{sacct}") };
+        let status = command.env("SLURMD_NODENAME", node).env("HOTPOT_SACCT", sacct).status();
+        assert!(status.unwrap().success(), "nothing of this is a fault of the node");
+        let entries = fs::read_dir(self.cluster.machine(node).join("jobs")).unwrap().flatten();
+        entries.filter(|it| it.path().extension().is_some_and(|it| it == "used")).count()
     }
 }
 
@@ -130,23 +143,20 @@ fn what_jobs_used_reaches_their_records_and_is_told() {
     assert!(embed["ask_mib"].as_u64().unwrap() < 4096, "{embed}");
     let size = site.said(&["slurm", "size", "embed", "--user", "root", "--min-runs", "3"]);
     assert!(size.starts_with("--gpu-mem="), "{size}");
-    site.submit(&["--job-name=embed", size.trim()], 512);
+    let again = site.submit(&["--job-name=embed", size.trim()], 512);
+    assert_eq!(site.used(&again, 1)[0].1[0].refused, 0, "it fits into what was suggested");
 
-    // Accounting is down when a job ends: its word waits on the node, and tidy brings it later.
-    site.cluster.kill(&Daemon::Slurmdbd);
-    let late = site.submit(&["--nodelist=n2", "--job-name=late", "--gpu-mem=1G"], 64);
-    site.cluster
-        .until("a word that waits", |_| (site.waiting_words("n2") > 0).then_some(()))
-        .unwrap();
-    site.cluster.start(&Daemon::Slurmdbd).unwrap();
-    let tidy = site.cluster.etc().join("hotpot-tidy");
-    let tidied = |cluster: &Cluster| {
-        let mut command = cluster.command(tidy.to_str().unwrap());
-        assert!(command.env("SLURMD_NODENAME", "n2").status().unwrap().success());
-        (site.waiting_words("n2") == 0).then_some(())
-    };
-    site.cluster.until("tidy to bring it", tidied).unwrap();
-    assert_eq!(site.used(&late, 1).len(), 1);
+    // A word waits on its node while accounting does not answer, and until the job is over.
+    let running = site.submit_script(&["--nodelist=n2"], "sleep 600");
+    let folder = site.cluster.machine("n2").join("jobs");
+    let one = UsedOn { node: "n2".into(), memory_mib: 77, launches: 1, ..UsedOn::default() };
+    slurm::usage::write(&folder, running.parse().unwrap(), &one).unwrap();
+    assert_eq!(site.tidied("n2", "false"), 1, "sacct fails");
+    assert_eq!(site.tidied("n2", ""), 1, "it is not over");
+    site.cluster.run(&["scancel", &running]).unwrap();
+    let taken = |_: &Cluster| (site.tidied("n2", "") == 0).then_some(());
+    site.cluster.until("the word to be taken", taken).unwrap();
+    assert_eq!(site.used(&running, 1)[0].1, [one]);
 }
 
 #[test]

@@ -5,11 +5,12 @@
 )]
 
 use std::cell::UnsafeCell;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -250,6 +251,9 @@ fn make(folder: &Path, created_ms: u64) -> Result<Mapping<Shared>> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(true).open(&temporary)?;
     file.set_len(size_of::<Shared>() as u64)?;
+    // Whoever may make files in the machine's folder may use its GPUs.
+    let mode = fs::metadata(folder)?.permissions().mode() & 0o666;
+    file.set_permissions(Permissions::from_mode(mode | 0o600))?;
     let made = Mapping::<Shared>::new(libc::MAP_SHARED, file.as_raw_fd())?;
     made.books.start()?;
     made.works.start()?;

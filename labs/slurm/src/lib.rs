@@ -2,7 +2,7 @@
 //!
 //! [`Options`] says what is wanted, [`Cluster`] is what runs. Everything lies in one folder, nothing
 //! outside is touched, and any number of clusters run side by side. `conf` is what the daemons read,
-//! `daemon` how each is started, `hotpot` what hotpot adds, `node` what a node has of its own, `process` who belongs to a cluster.
+//! `daemon` how each is started, `hotpot` what hotpot adds, `layouts` what its changes of layout need, `node` what a node has of its own, `process` who belongs to a cluster.
 #![forbid(unsafe_code)]
 
 mod accounting;

@@ -18,6 +18,8 @@ const LIBRARIES: [(&str, &str); 2] =
     [("libhotpot_fake_nvml.so", "libnvidia-ml.so.1"), ("libhotpot_fake_cuda.so", "libcuda.so.1")];
 /// Programs of the driver, and their simulated counterparts as they are built.
 const TOOLS: [&str; 3] = ["nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-smi"];
+/// Files by which processes take turns at a simulated machine.
+const MACHINE_LOCKS: [&str; 2] = ["lock", "gpus.lock"];
 /// For local use (Linux' list of devices): no driver has it, so to open such a file gives ENXIO, or EPERM
 /// where a cgroup forbids it. It must not be that of a device that jobs need.
 const MAJOR: u64 = 120;
@@ -64,8 +66,23 @@ fn simulated(machine: &Path, options: &Options) -> Result<(), LabError> {
     // As /run/lock is: users lock GPUs against each other.
     let (locks, open) = (machine.join("locks"), PermissionsExt::from_mode(0o1777));
     fs::create_dir(&locks).and_then(|()| fs::set_permissions(&locks, open)).map_err(at(&locks))?;
+    for_all_users(&machine.join("machine"))?;
     LIBRARIES.iter().try_for_each(|(part, name)| link("lib", part, name))?;
     TOOLS.iter().try_for_each(|tool| link("bin", tool, tool))
+}
+
+/// Processes of all users use the GPUs, and the simulated driver is in their processes.
+fn for_all_users(machine: &Path) -> Result<(), LabError> {
+    let open = |path: &Path, mode: u32| {
+        fs::set_permissions(path, PermissionsExt::from_mode(mode)).map_err(at(path))
+    };
+    open(machine, 0o777)?;
+    for name in MACHINE_LOCKS {
+        let path = machine.join(name);
+        fs::File::create(&path).map_err(at(&path))?;
+        open(&path, 0o666)?;
+    }
+    Ok(())
 }
 
 /// Where the simulated driver was built: beside this program or, for tests, a folder above.

@@ -16,6 +16,8 @@ use crate::gpu::table::Table;
 
 /// How long jobs come, and how long with `--quick`.
 const SPAN: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(30));
+/// In the suite.
+const SLICE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(600);
 const JOBS_AT_ONCE: u32 = 6;
 /// Overlaps shorter than this are a job's last words beside the first of the next.
@@ -65,6 +67,25 @@ pub(crate) fn run(quick: bool) -> Verdict {
         Ok(())
     } else {
         Err(format!("cards were given twice: {}", wrong.join("; ")))
+    }
+}
+
+/// A short one with hotpot alone, for the suite; says so where there can be no cluster.
+pub(crate) fn slice() -> Verdict {
+    let options = Options { accounting: false, ..Options::default() };
+    if let Err(error) = slurm_lab::install(&options) {
+        println!("skipped: jobs of all kinds on Slurm: {error}");
+        return Ok(());
+    }
+    let found = one(SLICE, true)?;
+    let (jobs, pairs, moments) = (found.jobs, found.given_twice, found.over_full);
+    println!(
+        "Slurm with hotpot: {jobs} jobs of all kinds, {pairs} pairs on one card, {moments} moments over full"
+    );
+    if jobs > 0 && pairs == 0 && moments == 0 {
+        Ok(())
+    } else {
+        Err("a card was given twice".into())
     }
 }
 

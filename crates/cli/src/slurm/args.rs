@@ -25,6 +25,11 @@ pub(crate) enum SlurmVerb {
     /// Print what job_submit.lua needs to know of all nodes, as hotpot_site.lua.
     #[command(after_help = "Example: hotpot slurm facts > /etc/slurm/hotpot_site.lua")]
     Facts,
+    /// Say whether all that hotpot needs of Slurm and of this machine is in place, and the way out where not.
+    #[command(
+        after_help = "Exit code 1 says that something is wrong. Run it where slurmctld runs and on nodes."
+    )]
+    Check(CheckOf),
     /// Move nodes' cards from one layout to another: whole, or MIG instances.
     Layout(Layout),
     /// Tell what this node's cards are, or change them; what `layout` runs on nodes.
@@ -70,6 +75,13 @@ pub(crate) enum SlurmVerb {
         /// The array's folder.
         folder: PathBuf,
     },
+}
+
+#[derive(Debug, Group)]
+pub(crate) struct CheckOf {
+    /// The node that this machine is, as Slurm calls it. Default: this machine's name.
+    #[arg(long, env = "SLURMD_NODENAME")]
+    pub(crate) node: Option<String>,
 }
 
 const SIZE_HELP: &str = "Exit code 1 says that nothing is to be changed, or too little is known.\n\

@@ -52,7 +52,7 @@ fn text(nodes: &str, conf: &Conf, part: Option<Part>) -> String {
 }
 
 /// This machine's name without its domain, as Slurm names nodes.
-fn host() -> String {
+pub(super) fn host() -> String {
     let name = nix::unistd::gethostname().unwrap_or_default();
     let name = name.to_string_lossy().into_owned();
     name.split('.').next().unwrap_or_default().to_owned()

@@ -1,6 +1,7 @@
 //! `hotpot slurm`: what hotpot adds to Slurm.
 
 pub(crate) mod args;
+mod check;
 mod conf;
 pub(crate) mod explain;
 mod layout;
@@ -30,6 +31,7 @@ pub(crate) fn run(options: &Slurm) -> Result<Answer, Failure> {
         SlurmVerb::Tasks(options) => tasks::run(options),
         SlurmVerb::Conf(of) => conf::conf(of),
         SlurmVerb::Facts => conf::facts(),
+        SlurmVerb::Check(of) => check::check(of),
         SlurmVerb::Layout(options) => layout::run(&options.verb),
         SlurmVerb::LayoutOfNode(options) => layout::of_node(options),
         SlurmVerb::Explain(of) => explain::explain(&of.job, of.output.output),

@@ -140,13 +140,24 @@ impl Machine {
     /// # Errors
     /// The driver does not answer.
     pub fn inventory(&mut self) -> Result<Inventory, DriverError> {
-        let mut inventory = self.driver.inventory()?;
+        let mut inventory = self.look()?;
         for device in &mut inventory.devices {
             device.backends.memory_limit = self.memory_limit(&device.uuid);
-            device.backends.limiter = match &self.limiter {
-                Ok(_) => Enforcement::Cooperative,
-                Err(why) => Enforcement::Absent(why.clone()),
-            };
+        }
+        Ok(inventory)
+    }
+
+    /// All GPUs, without trying on each whether the driver's memory limits hold, which takes its time.
+    ///
+    /// # Errors
+    /// The driver does not answer.
+    pub fn look(&mut self) -> Result<Inventory, DriverError> {
+        let limiter = match &self.limiter {
+            Ok(_) => Enforcement::Cooperative,
+            Err(why) => Enforcement::Absent(why.clone()),
+        };
+        let inventory = self.driver.inventory_with(&limiter)?;
+        for device in &inventory.devices {
             if let Some(mig) = &device.mig {
                 self.listed.insert(device.uuid.clone(), mig.profile_ids.clone());
             }

@@ -8,6 +8,7 @@ use model::{Class, Gpu, Refusal, Share, SharingMode, Tenant, WorkloadId};
 use super::Machine;
 use super::error::MachineError;
 use crate::grant::{Grant, Holder};
+use crate::inventory::{Device, Inventory};
 use crate::journal::Hold;
 
 /// Tenants of a GPU at most where the mode sets a number: 48 as under MPS (NVIDIA MPS guide, client
@@ -18,13 +19,14 @@ impl Machine {
     /// Grants a share if it fits beside what others hold of the GPU, and puts an idle GPU into the mode that
     /// it needs.
     ///
-    /// * `share` — an instance's profile is counted as in the last [`Machine::inventory`].
+    /// * `inventory` — as [`Machine::look`] found it; an instance's profile is counted as in it.
     ///
     /// # Errors
     /// [`MachineError::Taken`] if what others hold leaves no room; else as [`Machine::set_mode`] and
     /// [`Machine::grant`].
     pub fn seat<'a>(
         &mut self,
+        inventory: &Inventory,
         gpu: &str,
         share: Share,
         holder: impl Into<Holder<'a>>,
@@ -33,7 +35,7 @@ impl Machine {
         self.with_lock(|machine| {
             let holds = machine.holds_on(gpu)?;
             let mode = mode_of(share);
-            let mut book = machine.idle(gpu)?;
+            let mut book = machine.idle(inventory, gpu)?;
             if let Err(refusal) = fits_beside(&mut book, &holds, mode, share) {
                 return Err(taken(gpu, &refusal, &holds));
             }
@@ -52,18 +54,19 @@ impl Machine {
     }
 
     /// The GPU as the engine sees it, with nobody on it.
-    fn idle(&mut self, gpu: &str) -> Result<Gpu, MachineError> {
-        let inventory = self.inventory()?;
+    fn idle(&mut self, inventory: &Inventory, gpu: &str) -> Result<Gpu, MachineError> {
+        let Inventory { driver, devices, .. } = inventory;
+        let mut devices: Vec<Device> =
+            devices.iter().filter(|device| device.uuid == gpu).cloned().collect();
+        for device in &mut devices {
+            device.backends.memory_limit = self.memory_limit(gpu);
+        }
+        let inventory = Inventory { driver: driver.clone(), devices, lost: Vec::new() };
         let engine = inventory.to_engine();
         let engine = engine.map_err(|error| MachineError::refused(gpu, error.to_string()))?;
-        let is_it = |at: &usize| inventory.devices[*at].uuid == gpu;
-        let found = engine.devices.iter().position(is_it);
-        let why = || {
-            let left_out = engine.left_out.iter().find(|(uuid, _)| uuid == gpu);
-            left_out.map_or("there is no such GPU here", |(_, why)| why.as_str())
-        };
-        let found = found.and_then(|at| engine.gpus.get(at)).cloned();
-        found.ok_or_else(|| MachineError::refused(gpu, why()))
+        let left_out = engine.left_out.first().map(|(_, why)| why.as_str());
+        let why = || left_out.unwrap_or("there is no such GPU here");
+        engine.gpus.first().cloned().ok_or_else(|| MachineError::refused(gpu, why()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The search for a plan: one card after the other, the one whose change serves most of what is missing.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Catalogue, GpuModel, MigGeometry};
@@ -20,7 +21,7 @@ type At = (usize, usize);
 pub(super) struct Change {
     at: At,
     becomes: CardLayout,
-    worth: (u64, bool, u64, bool, u64, u64),
+    worth: (u64, bool, u64, bool, u64, u64, Reverse<At>),
 }
 
 /// What is asked, what there is, and what has been changed so far.
@@ -30,10 +31,14 @@ pub(super) struct Packing<'a> {
     asked: BTreeMap<String, Asked>,
     has: BTreeMap<String, u64>,
     weights: BTreeMap<String, u64>,
+    /// Types of whole cards.
+    whole: BTreeSet<&'a str>,
     /// Whether a node may have instances of one type only.
     one_type: bool,
     /// What has become of cards, and why.
     done: BTreeMap<At, (CardLayout, String)>,
+    /// The others, by kind: of one kind the first is as good as any.
+    left: BTreeMap<Kind<'a>, BTreeSet<At>>,
 }
 
 impl<'a> Packing<'a> {
@@ -54,15 +59,50 @@ impl<'a> Packing<'a> {
         for card in cards() {
             add(&mut has, &offers(card, &card.layout));
         }
-        Self {
+        let mut packing = Self {
             nodes,
             asked: asked(demand, memory_mib / shard_mib.unwrap_or(1).max(1)),
             has,
             weights: weights(nodes, &models),
             models,
+            whole: cards().map(|card| card.kind.as_str()).collect(),
             one_type: shard_mib.is_some(),
             done: BTreeMap::new(),
+            left: BTreeMap::new(),
+        };
+        (0..nodes.len()).for_each(|node| packing.enter(node));
+        packing
+    }
+
+    /// Enters a node's cards that may yet be changed.
+    fn enter(&mut self, node: usize) {
+        for (at, kind) in self.kinds(node) {
+            self.left.entry(kind).or_default().insert(at);
         }
+    }
+
+    /// Takes them out, before any of them changes.
+    fn leave(&mut self, node: usize) {
+        for (at, kind) in self.kinds(node) {
+            if let Some(same) = self.left.get_mut(&kind) {
+                same.remove(&at);
+                if same.is_empty() {
+                    self.left.remove(&kind);
+                }
+            }
+        }
+    }
+
+    fn kinds(&self, node: usize) -> Vec<(At, Kind<'a>)> {
+        let changes = self.done.range((node, 0)..(node + 1, 0)).next().is_some();
+        let NodeCards { jobs, cards, .. } = &self.nodes[node];
+        let kind = |(card, it): (usize, &'a Card)| {
+            let at = (node, card);
+            let model = it.model.as_deref().filter(|_| !self.done.contains_key(&at))?;
+            let beside = self.beside(at);
+            Some((at, Kind { model, layout: &it.layout, beside, jobs: *jobs, changes }))
+        };
+        cards.iter().enumerate().filter_map(kind).collect()
     }
 
     fn weight(&self, kind: &str) -> u64 {
@@ -76,7 +116,7 @@ impl<'a> Packing<'a> {
         // Cards that are asked for by type are not there for those who take any.
         let mut spoken_for = 0;
         for (kind, asked) in &self.asked {
-            if kind != ANY && self.is_whole(kind) {
+            if self.whole.contains(kind.as_str()) {
                 spoken_for += asked.all().min(count(kind));
             }
         }
@@ -93,10 +133,6 @@ impl<'a> Packing<'a> {
         missing
     }
 
-    fn is_whole(&self, kind: &str) -> bool {
-        self.nodes.iter().flat_map(|node| &node.cards).any(|card| card.kind == kind)
-    }
-
     fn weighed(&self, has: &BTreeMap<String, u64>) -> u64 {
         self.missing(has).iter().map(|(kind, count)| self.weight(kind) * count).sum()
     }
@@ -108,22 +144,21 @@ impl<'a> Packing<'a> {
         if before == 0 {
             return None;
         }
-        let mut of_kind: BTreeMap<Kind<'_>, Option<Choice>> = BTreeMap::new();
-        let changing: BTreeSet<usize> = self.done.keys().map(|(node, _)| *node).collect();
+        let mut choices: BTreeMap<_, Option<Choice>> = BTreeMap::new();
         let mut best: Option<Change> = None;
-        for (at, card) in self.cards().filter(|(at, _)| !self.done.contains_key(at)) {
-            let Some(model) = card.model.as_deref() else { continue };
-            let beside = self.beside(at);
-            let choice = of_kind
-                .entry((model, &card.layout, beside.clone()))
-                .or_insert_with(|| self.choice(card, &beside, before));
-            let Some(Choice { becomes, gain, lost, useful }) = choice else { continue };
-            let jobs = self.nodes[at.0].jobs;
+        for (kind, cards) in &self.left {
+            let Some(at) = cards.first().copied() else { continue };
+            let card = &self.nodes[at.0].cards[at.1];
+            let choice = choices
+                .entry((kind.model, kind.layout, &kind.beside))
+                .or_insert_with(|| self.choice(card, &kind.beside, before));
+            let Some(choice) = choice.clone() else { continue };
             let few = |number: u64| u64::MAX - number;
-            let worth =
-                (*gain, jobs == 0, few(*lost), changing.contains(&at.0), few(jobs), *useful);
+            let Choice { becomes, gain, lost, useful } = choice;
+            let (idle, jobs) = (kind.jobs == 0, few(kind.jobs));
+            let worth = (gain, idle, few(lost), kind.changes, jobs, useful, Reverse(at));
             if best.as_ref().is_none_or(|best| worth > best.worth) {
-                best = Some(Change { at, becomes: becomes.clone(), worth });
+                best = Some(Change { at, becomes, worth });
             }
         }
         best
@@ -143,13 +178,6 @@ impl<'a> Packing<'a> {
     fn goes(&self, becomes: &CardLayout, beside: &BTreeSet<String>) -> bool {
         let all: BTreeSet<&str> = beside.iter().map(String::as_str).chain(types(becomes)).collect();
         !self.one_type || all.len() <= beside.len().max(1)
-    }
-
-    fn cards(&self) -> impl Iterator<Item = (At, &'a Card)> {
-        let nodes = self.nodes.iter().enumerate();
-        nodes.flat_map(|(at, node)| {
-            node.cards.iter().enumerate().map(move |(card, it)| ((at, card), it))
-        })
     }
 
     /// The best that cards of one kind could become.
@@ -208,7 +236,9 @@ impl<'a> Packing<'a> {
         let because = self.because(card, &becomes, nodes[at.0].jobs);
         remove(&mut self.has, &offers(card, &card.layout));
         add(&mut self.has, &offers(card, &becomes));
+        self.leave(at.0);
         self.done.insert(at, (becomes, because));
+        self.enter(at.0);
     }
 
     fn because(&self, card: &Card, becomes: &CardLayout, jobs: u64) -> String {
@@ -259,10 +289,21 @@ impl<'a> Packing<'a> {
     }
 }
 
-/// Cards of which one is as good as another: model, layout, and types of instances beside it.
-type Kind<'a> = (&'a str, &'a CardLayout, BTreeSet<String>);
+/// What makes one card as good as another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind<'a> {
+    model: &'a str,
+    layout: &'a CardLayout,
+    /// Types of instances on the node's other cards.
+    beside: BTreeSet<String>,
+    /// Jobs on its node.
+    jobs: u64,
+    /// Whether its node changes anyway.
+    changes: bool,
+}
 
 /// What cards of one kind could become.
+#[derive(Clone)]
 struct Choice {
     becomes: CardLayout,
     gain: u64,

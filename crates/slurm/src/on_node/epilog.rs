@@ -62,11 +62,12 @@ impl Node {
         let held: BTreeSet<u32> =
             holds.iter().filter_map(|hold| super::job_of(&hold.who)).collect();
         let mut gone = Vec::new();
-        for id in held {
+        for id in self.jobs_with_files().union(&held).copied() {
             let job = Job::ask(self.slurm, id)?;
             if !job.is_some_and(|job| job.is_on_nodes()) {
                 self.take_back(id)?;
-                gone.push(id);
+                self.remove_files(id, &["lock"])?;
+                gone.extend(held.contains(&id).then_some(id));
             }
         }
         Ok(gone)

@@ -1,7 +1,7 @@
 //! A job's files on a node: what was granted, for whoever takes it back, and what its tasks are to be told,
 //! for the plugin that slurmstepd loads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,6 +16,8 @@ use crate::job::Job;
 
 /// First line of what tasks are told.
 const HEAD: &str = "hotpot-slurm-task/1";
+/// What a job's files end in.
+const KINDS: [&str; 3] = ["task", "grants", "lock"];
 const FOLDER_MODE: u32 = 0o755;
 const TASK_MODE: u32 = 0o644;
 const GRANTS_MODE: u32 = 0o600;
@@ -66,6 +68,16 @@ impl Node {
     fn write_task(&self, job: &Job, text: &str) -> Result<(), NodeError> {
         let path = self.file(job.id, "task");
         replace(&path, &(head(job) + text), TASK_MODE).map_err(file_error(&path))
+    }
+
+    /// Jobs of which there are files; what they used, which is reported from there, does not count.
+    pub(super) fn jobs_with_files(&self) -> BTreeSet<u32> {
+        let entries = fs::read_dir(&self.jobs).into_iter().flatten().flatten();
+        let job = |name: String| {
+            let (job, kind) = name.split_once('.')?;
+            KINDS.contains(&kind).then(|| job.parse().ok()).flatten()
+        };
+        entries.filter_map(|entry| job(entry.file_name().into_string().ok()?)).collect()
     }
 
     /// Removes a job's files: `task`, `grants`, `lock`.

@@ -15,7 +15,7 @@ use super::slots::{Slot, slots};
 use super::{Node, NodeError, PLUGIN, holder, job_of, locked};
 
 use crate::ask::Ask;
-use crate::gres;
+use crate::gres::{self, Booked, DeviceLine};
 use crate::job::Job;
 use crate::site;
 
@@ -29,6 +29,9 @@ pub enum Verdict {
     /// It must not run here, and has been sent back.
     SentBack(String),
 }
+
+/// Slurm 22.05 starts jobs so after changes of a node's GPUs. They would see all GPUs of the node.
+const NONE_BOOKED: &str = "Slurm has started it without the GPUs that it asked for";
 
 /// A share that a job is to get.
 struct Wanted {
@@ -67,7 +70,7 @@ impl Node {
             return Ok(Verdict::Nothing);
         }
         self.take_back(id)?;
-        if job.booked_on(&self.name).is_empty() {
+        if job.booked_on(&self.name).is_empty() && !job.wants_gpus {
             self.tell(&job, &[])?;
             return Ok(Verdict::Nothing);
         }
@@ -88,10 +91,11 @@ impl Node {
 
     /// All of its shares or none.
     fn seat_all(&mut self, job: &Job) -> Result<Vec<Granted>, NoSeat> {
-        let wanted = self.wanted(job)?;
+        let inventory = self.machine.look()?;
+        let wanted = self.wanted(job, &inventory)?;
         let mut granted = Vec::new();
         for wanted in &wanted {
-            match self.seat(job, wanted) {
+            match self.seat(job, &inventory, wanted) {
                 Ok(grant) => granted.push((wanted.index, grant)),
                 Err(error) => {
                     self.take_back(job.id)?;
@@ -103,32 +107,36 @@ impl Node {
         Ok(granted)
     }
 
-    fn wanted(&mut self, job: &Job) -> Result<Vec<Wanted>, NoSeat> {
+    fn wanted(&self, job: &Job, inventory: &Inventory) -> Result<Vec<Wanted>, NoSeat> {
         let ask = job.asked().map_err(|why| NodeError::Ask { job: job.id, why })?;
         let conf = std::fs::read_to_string(site::conf_folder().join("gres.conf"));
         let lines = gres::devices_of(&conf.unwrap_or_default(), &self.name);
-        let inventory = self.machine.inventory()?;
         let engine = inventory.to_engine();
         let engine = engine.map_err(|error| MachineError::Refused {
             gpu: self.name.clone(),
             why: error.to_string(),
         })?;
-        let slots = slots(&lines, &inventory);
+        let slots = slots(&lines, inventory);
         let mut wanted = Vec::new();
-        for booked in job.booked_on(&self.name) {
+        let all_booked = job.booked_on(&self.name);
+        if all_booked.is_empty() {
+            return Err(NoSeat::Job(NONE_BOOKED.into()));
+        }
+        for booked in all_booked {
             for (index, amount) in &booked.of_device {
+                of_one_type(booked, *index, &lines).map_err(NoSeat::Job)?;
                 let no_device = |why: String| NodeError::NoDevice { index: *index, why };
                 let missing = || Err("gres.conf has no such line".to_owned());
                 let slot = slots.get(*index as usize).cloned().unwrap_or_else(missing);
                 let slot = slot.map_err(no_device)?;
-                let model = model_of(&slot, &inventory, &engine).map_err(no_device)?;
+                let model = model_of(&slot, inventory, &engine).map_err(no_device)?;
                 let share = share(&slot, (booked, *amount), &ask, (&self.site, model));
                 wanted.push(Wanted { index: *index, slot, share: share.map_err(NoSeat::Job)? });
             }
         }
-        let is_part =
-            |wanted: &Wanted| !matches!(wanted.share, Share::Exclusive | Share::Mig { .. });
-        if wanted.iter().any(is_part) {
+        // Where there are instances, Slurm's numbers are not CUDA's.
+        let has_instances = lines.iter().any(|line| line.is_instance);
+        if has_instances || wanted.iter().any(|wanted| wanted.share != Share::Exclusive) {
             companion::folder_with(PLUGIN).map_err(NodeError::NoPlugin)?;
         }
         several_daemons(&wanted, &ask).map_err(NoSeat::Job)?;
@@ -136,16 +144,21 @@ impl Node {
     }
 
     /// One share; those who hold it and are gone, as jobs are whose Epilog never ran, are cleared away.
-    fn seat(&mut self, job: &Job, wanted: &Wanted) -> Result<Grant, NoSeat> {
-        match self.try_seat(job, wanted) {
+    fn seat(&mut self, job: &Job, inventory: &Inventory, wanted: &Wanted) -> Result<Grant, NoSeat> {
+        match self.try_seat(job, inventory, wanted) {
             Err(NoSeat::Node(NodeError::Machine(MachineError::Taken { holders, .. })))
                 if self.clear_dead(&holders)? => {}
             other => return other.map_err(held_by_others),
         }
-        self.try_seat(job, wanted).map_err(held_by_others)
+        self.try_seat(job, inventory, wanted).map_err(held_by_others)
     }
 
-    fn try_seat(&mut self, job: &Job, wanted: &Wanted) -> Result<Grant, NoSeat> {
+    fn try_seat(
+        &mut self,
+        job: &Job,
+        inventory: &Inventory,
+        wanted: &Wanted,
+    ) -> Result<Grant, NoSeat> {
         let (who, gpu) = (holder(job.id), wanted.slot.gpu.as_str());
         let _lock = match locked(gpu)? {
             Taken::Ours(lock) => lock,
@@ -153,7 +166,7 @@ impl Node {
         };
         let user = Some(User { uid: job.uid, gid: job.gid });
         let holder = Holder { who: &who, priority: 0, user };
-        Ok(self.machine.seat(gpu, wanted.share, holder)?)
+        Ok(self.machine.seat(inventory, gpu, wanted.share, holder)?)
     }
 
     /// Takes back what jobs hold that are not on this node any more; whether there was one.
@@ -167,6 +180,18 @@ impl Node {
             }
         }
         Ok(cleared)
+    }
+}
+
+/// Slurm's count and gres.conf may be of two layouts: after a change that slurmctld has not seen, and in 22.05
+/// after a start of slurmctld while jobs run.
+fn of_one_type(booked: &Booked, index: u32, lines: &[DeviceLine]) -> Result<(), String> {
+    let of_line = lines.get(index as usize).and_then(|line| line.kind.as_deref());
+    match (booked.kind.as_deref().filter(|_| booked.name == "gpu"), of_line) {
+        (Some(given), Some(there)) if given != there => Err(format!(
+            "Slurm has given GPU {index} as a {given}, and in gres.conf that is a {there}"
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) fn share(
     match booked.name.as_str() {
         "shard" => {
             let memory_mib = memory(amount.saturating_mul(site.shard_mib), ask, model);
-            part(ask.sharing.unwrap_or(site.sharing), memory_mib, ask.compute_milli.unwrap_or(0))
+            let compute_milli = compute((amount, model.memory_mib / site.shard_mib), ask);
+            part(ask.sharing.unwrap_or(site.sharing), memory_mib, compute_milli)
         }
         "mps" => {
             let milli = u32::try_from(amount.saturating_mul(MILLI_PER_PERCENT));
@@ -47,6 +48,15 @@ pub(super) fn share(
 fn memory(booked_mib: u64, ask: &Ask, model: &GpuModel) -> u64 {
     let asked = ask.memory_mib.map(|mib| mib.saturating_add(model.context_mib));
     asked.map_or(booked_mib, |mib| mib.min(booked_mib))
+}
+
+/// The cap: what was asked, or as much of the card as is booked. 0 for none.
+///
+/// * `amount`, `all` — shards that are booked, and that the card has.
+fn compute((amount, all): (u64, u64), ask: &Ask) -> u32 {
+    let booked = amount.saturating_mul(u64::from(WHOLE_MILLI)) / all.max(1);
+    let booked = u32::try_from(booked).unwrap_or(WHOLE_MILLI).clamp(1, WHOLE_MILLI);
+    ask.compute_milli.map_or(0, |asked| asked.min(booked))
 }
 
 fn part(kind: SharingKind, memory_mib: u64, compute_milli: u32) -> Result<Share, String> {
@@ -83,6 +93,16 @@ mod tests {
         assert_eq!(of("shard", 10, Ask::default()), Ok(capped(2560)));
         assert_eq!(of("shard", 10, asked(2048)), Ok(capped(2048 + model.context_mib)));
         assert_eq!(of("shard", 10, asked(40_960)), Ok(capped(2560)), "the ask was raised later");
+        let part = |compute_milli| Ask { compute_milli: Some(compute_milli), ..Ask::default() };
+        let held = |shards: u64, compute_milli| {
+            Ok(Share::MemoryCapped { memory_mib: shards * 256, compute_milli })
+        };
+        assert_eq!(
+            of("shard", 63, part(200)),
+            held(63, 198),
+            "of 317 shards, a fifth rounded down"
+        );
+        assert_eq!(of("shard", 300, part(200)), held(300, 200));
         assert_eq!(of("gpu", 1, Ask::default()), Ok(Share::Exclusive));
         let mps = Share::Mps { compute_milli: 600, memory_mib: 0 };
         assert_eq!(of("mps", 60, Ask::default()), Ok(mps));

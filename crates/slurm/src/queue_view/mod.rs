@@ -57,6 +57,8 @@ pub struct QueueView {
     pub shard_mib: u64,
     /// Positions of the jobs that are on a node, by its name.
     on_nodes: BTreeMap<String, Vec<usize>>,
+    /// Positions of the nodes, by name.
+    named: BTreeMap<String, usize>,
 }
 
 /// What a job holds of one device.
@@ -119,9 +121,13 @@ impl QueueView {
         for (at, job) in jobs.iter().enumerate().filter(|(_, job)| job.job.is_on_nodes()) {
             job.nodes.iter().for_each(|node| on_nodes.entry(node.clone()).or_default().push(at));
         }
+        let nodes: Vec<NodeView> =
+            nodes.iter().filter_map(|node| NodeView::of(node, told.gres_conf)).collect();
+        let named = nodes.iter().zip(0..).map(|(node, at)| (node.name.clone(), at)).collect();
         Self {
             now_s,
-            nodes: nodes.iter().filter_map(|node| NodeView::of(node, told.gres_conf)).collect(),
+            named,
+            nodes,
             jobs,
             on_nodes,
             partitions: partitions.iter().filter_map(partition).collect(),
@@ -153,7 +159,7 @@ impl QueueView {
 
     /// A node by its name.
     pub fn node(&self, name: &str) -> Option<&NodeView> {
-        self.nodes.iter().find(|node| node.name == name)
+        self.named.get(name).and_then(|at| self.nodes.get(*at))
     }
 
     /// Jobs that are on a node.

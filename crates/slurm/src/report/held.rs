@@ -107,8 +107,9 @@ pub fn lines(rows: &[JobRow], cards: &Cards<'_>, wish: &Wish<'_>) -> (Vec<Line>,
             By::Partition => &row.partition,
         };
         let line = by.entry(of).or_insert_with(|| Line { of: of.clone(), ..Line::default() });
-        line.add(row, cards, wish.since_s);
-        total.add(row, cards, wish.since_s);
+        let held = cards.equivalents(row);
+        line.add(row, held, wish.since_s);
+        total.add(row, held, wish.since_s);
     }
     let mut lines: Vec<Line> = by.into_values().collect();
     lines.sort_by(|one, other| other.held_gpu_h.total_cmp(&one.held_gpu_h));
@@ -117,10 +118,9 @@ pub fn lines(rows: &[JobRow], cards: &Cards<'_>, wish: &Wish<'_>) -> (Vec<Line>,
 
 impl Line {
     #[expect(clippy::cast_precision_loss, reason = "seconds of some years")]
-    fn add(&mut self, row: &JobRow, cards: &Cards<'_>, since_s: u64) {
+    fn add(&mut self, row: &JobRow, of: Equivalents, since_s: u64) {
         let before = row.start_s.map_or(0, |start| since_s.saturating_sub(start));
         let hours = row.elapsed_s.saturating_sub(before) as f64 / HOUR_S;
-        let of = cards.equivalents(row);
         self.jobs += 1;
         self.whole_gpu_h += of.whole * hours;
         self.shared_gpu_h += of.shared * hours;

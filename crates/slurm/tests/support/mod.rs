@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
+pub(crate) mod site;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -71,25 +71,29 @@ fn apply(options: &ApplyLayout) -> Result<Answer, Failure> {
     };
     let folder = layout::folder().map_err(failure)?;
     let say = |text: &str| screen::note(text);
-    let mut run = if options.resume || options.undo {
-        Run::newest(&folder, (site, limits), &say).map_err(failure)?
-    } else {
-        layout::finished(&folder).map_err(failure)?;
-        let plan = match &options.plan {
-            Some(path) => read(path)?,
-            None => make(&options.wish, &site)?,
-        };
-        if plan.nodes.is_empty() {
-            screen::print(&table(&plan))?;
-            return Ok(if plan.unmet.is_empty() { Answer::Yes } else { Answer::No });
-        }
-        if !options.yes && !is_agreed(&plan)? {
-            return Ok(Answer::No);
-        }
-        Run::begin(&folder, &plan, (site, limits), &say).map_err(failure)?
+    if options.resume || options.undo {
+        let run = Run::newest(&folder, (site, limits), &say).map_err(failure)?;
+        return carry_out(run, options.undo);
+    }
+    layout::finished(&folder).map_err(failure)?;
+    let plan = match &options.plan {
+        Some(path) => read(path)?,
+        None => make(&options.wish, &site)?,
     };
+    if plan.nodes.is_empty() {
+        screen::print(&table(&plan))?;
+        return Ok(if plan.unmet.is_empty() { Answer::Yes } else { Answer::No });
+    }
+    if !options.yes && !is_agreed(&plan)? {
+        return Ok(Answer::No);
+    }
+    let run = Run::begin(&folder, &plan, (site, limits), &say).map_err(failure)?;
+    carry_out(run, false)
+}
+
+fn carry_out(mut run: Run<'_>, undo: bool) -> Result<Answer, Failure> {
     let id = run.id();
-    let ended = if options.undo { run.undo() } else { run.go() };
+    let ended = if undo { run.undo() } else { run.go() };
     let stands_still = |error: LayoutError| {
         if matches!(error, LayoutError::Usage(_)) {
             return failure(error);
@@ -98,19 +102,14 @@ fn apply(options: &ApplyLayout) -> Result<Answer, Failure> {
         Failure::Machine(format!("layout {id}: {error}; {ways}"))
     };
     match ended.map_err(stands_still)? {
-        Ended::Done => {
-            screen::note(&format!("layout {id} is done"));
-            Ok(Answer::Yes)
-        }
-        Ended::Undone => {
-            screen::note(&format!("layout {id} is taken back"));
-            Ok(Answer::Yes)
-        }
+        Ended::Done => screen::note(&format!("layout {id} is done")),
+        Ended::Undone => screen::note(&format!("layout {id} is taken back")),
         Ended::Failed { node, why } => {
             screen::complain(&format!("layout {id}: {node} is as it was: {why}"));
-            Ok(Answer::No)
+            return Ok(Answer::No);
         }
     }
+    Ok(Answer::Yes)
 }
 
 fn read(path: &Path) -> Result<Plan, Failure> {
