@@ -77,11 +77,28 @@ pub struct DeviceLine {
     pub is_instance: bool,
 }
 
-/// The GPUs that gres.conf names for a node, in the order in which Slurm counts them; empty if it leaves
-/// them to be detected.
+/// The GPUs that gres.conf names for a node, in its order; empty if it leaves them to be detected. Slurm may
+/// count them in another: see [`counted`].
 pub fn devices_of(conf: &str, node: &str) -> Vec<DeviceLine> {
     let lines = conf.lines().map(|line| line.split('#').next().unwrap_or_default());
     lines.flat_map(|line| line_devices(line, node)).collect()
+}
+
+/// Devices in the order in which Slurm counts them: by their types as the node's `Gres=` has them, and among
+/// those of one type as in gres.conf (measured, 22.05).
+///
+/// * `gres` — such as `gpu:a100:3,gpu:1g.10gb:7,shard:951`.
+pub fn counted(mut devices: Vec<DeviceLine>, gres: &str) -> Vec<DeviceLine> {
+    let types: Vec<&str> = split_outside_brackets(gres)
+        .into_iter()
+        .filter_map(|word| word.strip_prefix("gpu:")?.split(':').next())
+        .collect();
+    let place = |device: &DeviceLine| {
+        let kind = device.kind.as_deref().unwrap_or_default();
+        types.iter().position(|one| *one == kind).unwrap_or(types.len())
+    };
+    devices.sort_by_key(place);
+    devices
 }
 
 fn line_devices(line: &str, node: &str) -> Vec<DeviceLine> {
@@ -137,5 +154,11 @@ mod tests {
         let minors: Vec<_> = found.iter().map(|line| (line.minor, line.is_instance)).collect();
         assert_eq!(minors, [(Some(0), false), (Some(1), false), (Some(2), true)]);
         assert!(devices_of("AutoDetect=nvml", "n1").is_empty());
+        let minors = |gres| {
+            let found = counted(devices_of(conf, "n1"), gres);
+            found.iter().map(|line| line.minor.unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(minors("gpu:1g.10gb:1,gpu:a100:2(S:0),shard:8"), [2, 0, 1]);
+        assert_eq!(minors("gpu:a100:2,gpu:1g.10gb:1"), [0, 1, 2]);
     }
 }

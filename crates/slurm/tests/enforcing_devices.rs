@@ -5,7 +5,7 @@
 mod support;
 
 use slurm_lab::{Cluster, Options};
-use support::site::Site;
+use support::site::{Site, built};
 
 /// A GPU's or instance's UUID without what stands before it.
 fn bare(uuid: &str) -> &str {
@@ -21,7 +21,8 @@ fn devices(out: &str) -> Vec<Vec<String>> {
 /// A job with three of four cards, and steps with some of them.
 fn steps(test: &str, cgroup: bool) {
     let options = Options { nodes: 1, cgroup, ..Options::default() };
-    let Some(site) = Site::up(test, options) else { return };
+    let conf = "Devices=@WORK@/lab/machines/%n/dev\n";
+    let Some(site) = Site::up_with(test, options, built(), conf) else { return };
     let leave = site.flag("leave");
     // The first card is another job's, so that numbers from 0 would be wrong.
     let other =
@@ -143,14 +144,12 @@ fn a_job_whose_gpu_is_another_in_gres_conf_than_for_slurm_goes_back() {
     // As if the file had been changed and the daemons not started anew.
     let path = site.cluster.etc().join("gres.conf");
     let right = std::fs::read_to_string(&path).unwrap();
-    let mut lines: Vec<&str> = right.lines().collect();
-    lines.reverse();
-    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    std::fs::write(&path, right.replace("Type=a100", "Type=b200")).unwrap();
     let job = site.submit(&["--gres=gpu:a100:1"], "@ devices");
     let told = site.until("a reason", |_: &Cluster| {
         Some(site.comment(&job)).filter(|comment| comment.contains("hotpot-sent-back("))
     });
-    assert!(told.contains("as a a100, and in gres.conf that is a "), "{told}");
+    assert!(told.contains("as a a100, and in gres.conf that is a b200"), "{told}");
     std::fs::write(&path, right).unwrap();
     let card = site.machine("n1").read().gpus[1].uuid.clone();
     site.until_is(&job, &["COMPLETED"]);
@@ -167,7 +166,7 @@ fn a_start_of_slurmctld_while_a_job_runs_gives_nobody_its_card() {
     let holder = site
         .submit(&["--gres=gpu:1"], &format!("@ devices touch {} wait {leave}", site.flag("up")));
     site.until_raised("up");
-    site.cluster.kill(&slurm_lab::Daemon::Slurmctld);
+    site.cluster.stop(&slurm_lab::Daemon::Slurmctld);
     site.cluster.start(&slurm_lab::Daemon::Slurmctld).unwrap();
     let jobs = ["1g.10gb", "1g.10gb", "3g.40gb"].map(|kind| {
         let gres = format!("--gres=gpu:{kind}:1");

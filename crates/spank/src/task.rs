@@ -2,6 +2,8 @@
 //! variables that hold it to its caps.
 
 use std::ffi::CStr;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::arguments::Arguments;
@@ -55,7 +57,8 @@ pub(crate) fn prepare(call: Call, arguments: &Arguments) -> Result<(), String> {
     let whole = call.step().is_some_and(|step| STEPS_OF_THE_JOB.contains(&step))
         // Slurm gives a step shards and forgets to say of which GPU when its tasks are bound to GPUs.
         || gpus.is_none() && call.variable("SLURM_SHARDS_ON_NODE").is_some();
-    let devices = visible(&file.devices, whole, gpus.as_deref())?;
+    let allowed = if whole { None } else { allowed(&file) };
+    let devices = allowed.map_or_else(|| visible(&file.devices, whole, gpus.as_deref()), Ok)?;
     set("CUDA_VISIBLE_DEVICES", &devices)?;
     // Where this is empty, NVIDIA's container tools give what the image asks for.
     set("NVIDIA_VISIBLE_DEVICES", if devices.is_empty() { "void" } else { &devices })
@@ -103,6 +106,22 @@ fn is_of_this_start(call: Call, file: &TaskFile) -> bool {
 fn restarts(call: Call) -> u32 {
     let variable = call.variable("SLURM_RESTART_COUNT").and_then(|count| count.parse().ok());
     variable.unwrap_or(0)
+}
+
+/// The devices whose files this task may open, if there are some that it may not. Where cgroups keep each task to
+/// its own, Slurm 22.05 says the same `SLURM_STEP_GPUS` to all tasks of a step.
+fn allowed(file: &TaskFile) -> Option<String> {
+    let is_forbidden = |number: u32| {
+        let path = file.files.iter().find(|(of, _)| *of == number).map(|(_, path)| path);
+        let open = |path| OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        // What cgroups forbid, not what a file's mode does.
+        path.is_some_and(|path| {
+            open(path).is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
+        })
+    };
+    let names = file.devices.iter().filter(|(number, _)| !is_forbidden(*number));
+    let names: Vec<&str> = names.map(|(_, name)| name.as_str()).collect();
+    (names.len() < file.devices.len()).then(|| names.join(","))
 }
 
 /// The devices of a step, as CUDA wants them.

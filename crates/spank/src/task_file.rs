@@ -4,6 +4,7 @@
 //! hotpot-slurm-task/1
 //! restart 0
 //! device 0 GPU-8f3a…
+//! file 0 /dev/nvidia0
 //! set CUDA_MPS_PIPE_DIRECTORY /run/hotpot/mps
 //! prepend LD_PRELOAD /usr/lib/hotpot/libhotpot_limiter.so
 //! refuse the node has lost this GPU
@@ -11,7 +12,7 @@
 //! ```
 //!
 //! `restart` counts the job's starts before the one that is meant. `device` names what the number by which Slurm
-//! counts a GPU of this node is for CUDA, `set` and `prepend` change a variable, `refuse` says why the job must not
+//! counts a GPU of this node is for CUDA, `file` its device file, `set` and `prepend` change a variable, `refuse` says why the job must not
 //! run here, `sent-back` why it is about to go back into the queue. A value goes to the end of its line. Root
 //! writes the file, as a whole or not at all (written elsewhere, then renamed).
 
@@ -33,6 +34,8 @@ pub(crate) struct TaskFile {
     pub(crate) restart: Option<u32>,
     /// The job's GPUs on this node: Slurm's number and CUDA's name, in the order of the file.
     pub(crate) devices: Vec<(u32, String)>,
+    /// Device files of whole GPUs, by Slurm's number.
+    pub(crate) files: Vec<(u32, String)>,
     /// Variables and their values.
     pub(crate) set: Vec<(String, String)>,
     /// Variables that are lists, and what goes in front.
@@ -104,6 +107,7 @@ impl TaskFile {
         let value = value.to_string();
         match verb {
             "device" if !value.is_empty() => self.devices.push((name.parse().ok()?, value)),
+            "file" if !value.is_empty() => self.files.push((name.parse().ok()?, value)),
             "set" => self.set.push((variable(name)?, value)),
             "prepend" if !value.is_empty() => self.prepend.push((variable(name)?, value)),
             _ => return None,
@@ -126,11 +130,12 @@ mod tests {
 
     #[test]
     fn all_that_a_file_can_say_is_read() {
-        let text = "hotpot-slurm-task/1\nrestart 2\ndevice 0 GPU-8f\ndevice 3 MIG-1\nset A b c=d \nset E \n\
+        let text = "hotpot-slurm-task/1\nrestart 2\ndevice 0 GPU-8f\ndevice 3 MIG-1\nfile 0 /dev/nvidia0\nset A b c=d \nset E \n\
                     prepend LD_PRELOAD /x.so\nrefuse taken by job 7\n";
         let read = TaskFile::parse(text).unwrap();
         assert_eq!(read.restart, Some(2));
         assert_eq!(read.devices, [(0, "GPU-8f".into()), (3, "MIG-1".into())]);
+        assert_eq!(read.files, [(0, "/dev/nvidia0".into())]);
         assert_eq!(read.set, [("A".into(), "b c=d ".into()), ("E".into(), String::new())]);
         assert_eq!(read.prepend, [("LD_PRELOAD".into(), "/x.so".into())]);
         assert_eq!(read.refuse.as_deref(), Some("taken by job 7"));

@@ -42,7 +42,18 @@ impl Node {
 
     /// Tells a job's tasks of their devices; also that there are none.
     pub(super) fn tell(&self, job: &Job, granted: &[Granted]) -> Result<(), NodeError> {
-        self.write_task(job, &told(granted))
+        self.write_task(job, &(self.device_files(granted) + &told(granted)))
+    }
+
+    /// Lines that say which device files whole GPUs have.
+    fn device_files(&self, granted: &[Granted]) -> String {
+        let folder = self.site.devices_of(&self.name);
+        let whole = granted.iter().filter(|(_, grant)| grant.device == grant.gpu);
+        let line = |(index, grant): &Granted| {
+            let minor = self.machine.driver().device(&grant.gpu).ok()?.minor_number().ok()?;
+            Some(format!("file {index} {}\n", folder.join(format!("nvidia{minor}")).display()))
+        };
+        whole.filter_map(line).collect()
     }
 
     /// Keeps a job's tasks from running.

@@ -17,6 +17,7 @@ use super::{Node, NodeError, PLUGIN, holder, job_of, locked};
 use crate::ask::Ask;
 use crate::gres::{self, Booked, DeviceLine};
 use crate::job::Job;
+use crate::record::Record;
 use crate::site;
 
 /// What became of a job's start on this node.
@@ -111,6 +112,7 @@ impl Node {
         let ask = job.asked().map_err(|why| NodeError::Ask { job: job.id, why })?;
         let conf = std::fs::read_to_string(site::conf_folder().join("gres.conf"));
         let lines = gres::devices_of(&conf.unwrap_or_default(), &self.name);
+        let lines = gres::counted(lines, &self.gres()?);
         let engine = inventory.to_engine();
         let engine = engine.map_err(|error| MachineError::Refused {
             gpu: self.name.clone(),
@@ -141,6 +143,13 @@ impl Node {
         }
         several_daemons(&wanted, &ask).map_err(NoSeat::Job)?;
         Ok(wanted)
+    }
+
+    /// `Gres=` of this node as slurmctld has it.
+    fn gres(&self) -> Result<String, NodeError> {
+        let text = self.slurm.call("scontrol", &["show", "node", "-o", &self.name])?;
+        let record = Record::all(&text).into_iter().next().unwrap_or_default();
+        Ok(record.get("Gres").unwrap_or_default().to_owned())
     }
 
     /// One share; those who hold it and are gone, as jobs are whose Epilog never ran, are cleared away.

@@ -11,7 +11,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::commands::{Slurm, SlurmError};
 use crate::hostlist;
 use crate::record::Record;
-use crate::site;
 pub use job::{GresNeed, JobView, Need};
 pub(crate) use node::compute_milli;
 pub use node::{Device, NodeView};
@@ -27,8 +26,6 @@ pub struct Told<'a> {
     pub partitions: &'a str,
     /// `scontrol show reservation -o`.
     pub reservations: &'a str,
-    /// gres.conf; empty where it cannot be read.
-    pub gres_conf: &'a str,
 }
 
 /// A reservation that holds nodes now.
@@ -89,14 +86,11 @@ impl QueueView {
         };
         let (nodes, jobs) = (show("node")?, show("job")?);
         let (partitions, reservations) = (show("partition")?, show("reservation")?);
-        // On a machine that has none the devices are taken in the order in which slurmctld names them.
-        let conf = std::fs::read_to_string(site::conf_folder().join("gres.conf"));
         let told = Told {
             nodes: &nodes,
             jobs: &jobs,
             partitions: &partitions,
             reservations: &reservations,
-            gres_conf: &conf.unwrap_or_default(),
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Self::of(&told, now.as_secs(), shard_mib))
@@ -121,8 +115,7 @@ impl QueueView {
         for (at, job) in jobs.iter().enumerate().filter(|(_, job)| job.job.is_on_nodes()) {
             job.nodes.iter().for_each(|node| on_nodes.entry(node.clone()).or_default().push(at));
         }
-        let nodes: Vec<NodeView> =
-            nodes.iter().filter_map(|node| NodeView::of(node, told.gres_conf)).collect();
+        let nodes: Vec<NodeView> = nodes.iter().filter_map(NodeView::of).collect();
         let named = nodes.iter().zip(0..).map(|(node, at)| (node.name.clone(), at)).collect();
         Self {
             now_s,
