@@ -163,6 +163,18 @@ fn jobs_of_two_users_divide_a_card_as_they_asked() {
     [small, large].iter().for_each(|job| site.until_undone("n1", job));
 }
 
+#[test]
+fn a_card_with_an_mps_daemon_serves_users_who_are_not_root() {
+    let test = "a_card_with_an_mps_daemon_serves_users_who_are_not_root";
+    let _alone = ONE_AT_A_TIME.lock();
+    let Some(site) = Site::up(test, one_card()) else { return };
+    let by = other_user(&site);
+    let words = ["--gpu-mem=2G", "--gpu-share=mps"];
+    let job = site.submit_by(&by, &words, "@ alloc 1024 alloc 4096");
+    assert_eq!(site.finish(&job), "alloc 1024 0\nalloc 4096 2\n");
+    site.until_undone("n1", &job);
+}
+
 fn busy_ns(gpus: &Gpus, pid: u32) -> u64 {
     gpus.busy_ns().into_iter().filter(|busy| busy.0 == pid).map(|busy| busy.2).sum()
 }

@@ -5,6 +5,7 @@ mod support;
 
 use std::fs;
 
+use fake_machine::{Effect, Fault};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use slurm_lab::{Daemon, Options};
@@ -195,4 +196,39 @@ fn a_job_that_goes_back_into_the_queue_holds_nothing_meanwhile() {
     assert_eq!(site.out(&job).matches("alloc 256 0").count(), 2, "{}", site.out(&job));
     site.until_undone("n1", &job);
     site.until_as_at_first(&first);
+}
+
+#[test]
+fn what_a_killed_prolog_had_begun_is_put_back() {
+    let test = "what_a_killed_prolog_had_begun_is_put_back";
+    let Some(site) = Site::up(test, cards(1)) else { return };
+    let first = site.machine("n1").read();
+    // The process that is about to change the card's mode dies, whoever it is.
+    let call = "nvmlDeviceSetComputeMode".to_owned();
+    let dies = vec![Fault { call, nth: 1, effect: Effect::Kill }];
+    let faults = |faults: Vec<Fault>| {
+        let edited = site.machine("n1").edit(|state| {
+            state.faults = faults;
+            Ok(())
+        });
+        edited.unwrap();
+    };
+    faults(dies);
+    let job = site.submit(&["--gres=gpu:1"], "echo it ran");
+    // Slurm takes a node out of use whose Prolog fails, and the job waits.
+    site.until("a node that is taken out", |_| {
+        let state = site.does(&["sinfo", "-hN", "-o", "%T", "-p", "batch"]);
+        state.contains("drain").then_some(())
+    });
+    site.until_is(&job, &["PENDING"]);
+    assert_eq!(site.out(&job), "");
+    faults(Vec::new());
+    let tidied = site.script("hotpot-tidy", "n1", None);
+    assert!(tidied.status.success(), "{tidied:?}");
+    site.until_undone("n1", &job);
+    site.until_as_at_first(&first);
+    site.does(&["scontrol", "update", "nodename=n1", "state=resume"]);
+    site.does(&["scontrol", "release", &job]);
+    site.until_is(&job, &["COMPLETED"]);
+    assert_eq!(site.out(&job), "it ran\n");
 }

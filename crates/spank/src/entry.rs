@@ -141,9 +141,12 @@ extern "C" fn slurm_spank_init_post_opt(
         match host::context() {
             Context::Srun | Context::Allocator => {}
             Context::Node => {
+                // slurmstepd must go on, or Slurm waits for it: what is wrong with the arguments is said by the
+                // tasks, which do not run then.
                 // SAFETY: Slurm passes `count` strings.
-                let arguments = unsafe { Arguments::of(count, words) }?;
-                prolog::ensure(Call(handle), &arguments);
+                if let Ok(arguments) = unsafe { Arguments::of(count, words) } {
+                    prolog::ensure(Call(handle), &arguments);
+                }
                 return Ok(());
             }
             Context::Other => return Ok(()),

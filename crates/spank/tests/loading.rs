@@ -13,10 +13,10 @@ fn what_is_removed_with_its_folder_breaks_nothing() {
         return;
     };
     let home = site.folder.join("lib");
-    fs::create_dir(&home).unwrap();
+    fs::create_dir_all(home.join("slurm")).unwrap();
     fs::copy(plugin(), home.join("libhotpot_spank.so")).unwrap();
     let moved = |name: &str| shipped(name).replace("/usr/lib/hotpot", home.to_str().unwrap());
-    fs::write(home.join("spank.conf"), moved("spank.conf")).unwrap();
+    fs::write(home.join("slurm/spank.conf"), moved("spank.conf")).unwrap();
     site.write("plugstack.conf", &moved("plugstack.conf"));
     let run = || {
         let done = site.cluster.command("srun").args(["echo", "it ran"]).output().unwrap();

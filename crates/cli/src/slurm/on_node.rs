@@ -1,7 +1,7 @@
 //! What Slurm calls on a node, as root: Prolog, Epilog and HealthCheckProgram; and what they start.
 
 use slurm::Slurm;
-use slurm::on_node::{self, Node, Verdict};
+use slurm::on_node::{self, Node, Verdict, Without};
 use slurm::site::Site;
 
 use super::args::OfJob;
@@ -11,7 +11,11 @@ use crate::screen;
 /// Makes a job's shares real. Slurm takes a node out of use whose Prolog fails, which is right where the
 /// node cannot do it; a job that others leave no room for is sent back, and that is a success.
 pub(super) fn prolog(of: &OfJob) -> Result<Answer, Failure> {
-    match node(of)?.prolog(of.job).map_err(failure)? {
+    let done = match open(&of.node)? {
+        Ok(mut node) => node.prolog(of.job),
+        Err(without) => without.prolog(of.job),
+    };
+    match done.map_err(failure)? {
         Verdict::Nothing | Verdict::Ready(_) => Ok(Answer::Yes),
         Verdict::SentBack(why) => {
             screen::note(&format!("job {} is sent back: {why}", of.job));
@@ -22,13 +26,21 @@ pub(super) fn prolog(of: &OfJob) -> Result<Answer, Failure> {
 
 /// Takes back what a job held.
 pub(super) fn epilog(of: &OfJob) -> Result<Answer, Failure> {
-    node(of)?.epilog(of.job).map_err(failure)?;
+    match open(&of.node)? {
+        Ok(mut node) => node.epilog(of.job).map(drop),
+        Err(without) => without.epilog(of.job),
+    }
+    .map_err(failure)?;
     Ok(Answer::Yes)
 }
 
 /// Takes back what jobs hold that are not on this node any more.
 pub(super) fn tidy(name: &str) -> Result<Answer, Failure> {
-    for job in open(name)?.tidy().map_err(failure)? {
+    let gone = match open(name)? {
+        Ok(mut node) => node.tidy(),
+        Err(without) => without.tidy().map(|()| Vec::new()),
+    };
+    for job in gone.map_err(failure)? {
         screen::note(&format!("job {job} is gone; what it held on {name} is free again"));
     }
     Ok(Answer::Yes)
@@ -40,13 +52,13 @@ pub(super) fn send_back(job: u32, why: &str) -> Result<Answer, Failure> {
     Ok(Answer::Yes)
 }
 
-fn node(of: &OfJob) -> Result<Node, Failure> {
-    open(&of.node)
-}
-
-fn open(name: &str) -> Result<Node, Failure> {
+/// The node, or what is left of it without a driver.
+fn open(name: &str) -> Result<Result<Node, Without>, Failure> {
     let site = Site::read().map_err(|error| Failure::Usage(error.to_string()))?;
-    Node::open(name, site).map_err(failure)
+    match Node::open(name, site.clone()) {
+        Ok(node) => Ok(Ok(node)),
+        Err(why) => Without::driver(name, &site, why).map(Err).map_err(failure),
+    }
 }
 
 fn failure(error: impl std::fmt::Display) -> Failure {

@@ -74,7 +74,7 @@ impl NodePlan {
 /// Finds the changes.
 ///
 /// * `shard_mib` — device memory that one shard stands for; `None` where Slurm has no shards. Where it has
-///   some, a node gets instances of one type only, see [`mixes`].
+///   some, a node gets instances of one type only, see `mixes`.
 pub fn plan(
     nodes: &[NodeCards],
     demand: &Demand,

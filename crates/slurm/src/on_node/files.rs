@@ -19,7 +19,7 @@ const HEAD: &str = "hotpot-slurm-task/1";
 /// What a job's files end in.
 const KINDS: [&str; 3] = ["task", "grants", "lock"];
 const FOLDER_MODE: u32 = 0o755;
-const TASK_MODE: u32 = 0o644;
+pub(super) const TASK_MODE: u32 = 0o644;
 const GRANTS_MODE: u32 = 0o600;
 
 /// A grant and the position in gres.conf of what it is for.
@@ -106,7 +106,7 @@ impl Node {
     }
 }
 
-fn head(job: &Job) -> String {
+pub(super) fn head(job: &Job) -> String {
     format!("{HEAD}\nrestart {}\n", job.restarts)
 }
 
@@ -134,7 +134,7 @@ fn make_folder(path: &Path) -> io::Result<()> {
 }
 
 /// Writes a file that nobody sees half written.
-fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+pub(super) fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     make_folder(path)?;
     let fresh = path.with_extension(format!("new-{}", std::process::id()));
     let mut options = fs::OpenOptions::new();

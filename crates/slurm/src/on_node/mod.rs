@@ -9,6 +9,7 @@ mod prolog;
 mod requeue;
 mod shares;
 mod slots;
+mod without;
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -24,6 +25,7 @@ use crate::site::Site;
 pub use epilog::Used;
 pub use prolog::Verdict;
 pub use requeue::{send_back, sent_back};
+pub use without::Without;
 
 /// How we are called where a GPU's lock is wanted by others.
 const OURS: &str = "hotpot's Prolog or Epilog of Slurm";

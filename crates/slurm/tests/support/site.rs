@@ -67,8 +67,12 @@ impl Site {
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/slurm");
         let mut options = options.with_hotpot(&lab, built, &deploy).unwrap();
         let place = work.display().to_string();
-        // A job that goes back into the queue waits for as long as its credential holds.
-        let auth = format!("AuthInfo=socket={place}/lab/run/munge.sock,cred_expire=5\n");
+        // A job that goes back into the queue waits for as long as its credential holds, and then until Slurm looks
+        // again: where nothing else happens, once in a minute.
+        let auth = format!(
+            "AuthInfo=socket={place}/lab/run/munge.sock,cred_expire=5\n\
+             SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf_interval=1,bf_continue\n"
+        );
         options.slurm_conf.push_str(&auth);
         let ours = options.files.iter_mut().find(|(name, _)| name == "hotpot.conf").unwrap();
         ours.1.push_str(&conf.replace("@WORK@", &place));
