@@ -3,8 +3,9 @@
 -- Goes beside slurm.conf, with hotpot.lua and hotpot_site.lua; slurm.conf says JobSubmitPlugins=lua. A site
 -- with a job_submit.lua of its own calls hotpot in it, after its own rules:
 --
---     local hotpot = dofile("/etc/slurm/hotpot.lua")
---     return hotpot.submit(d, parts, uid)            -- in slurm_job_submit; hotpot.modify in slurm_job_modify
+--     local there, hotpot = pcall(dofile, "/etc/slurm/hotpot.lua")   -- without it jobs still pass
+--     if there then return hotpot.submit(d, parts, uid) end          -- in slurm_job_submit
+--     if there then return hotpot.modify(d, record, parts, uid) end  -- in slurm_job_modify
 --
 -- hotpot.lua is read again when it has changed. If it is missing or broken, slurmctld goes on taking jobs; only
 -- those that ask for a share of a GPU are refused, because without the rules they would run without one.

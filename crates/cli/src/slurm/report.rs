@@ -63,13 +63,20 @@ pub(crate) struct SizeOf {
     /// Name of the jobs.
     pub(crate) name: String,
     /// Whose. Default: yours.
-    #[arg(long, env = "USER", value_name = "USER")]
+    #[arg(long, value_name = "USER", default_value_t = own_name(), hide_default_value = true)]
     pub(crate) user: String,
     /// How far back.
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = since_s)]
     pub(crate) since: u64,
     #[command(flatten)]
     pub(crate) sizing: SizingChoice,
+}
+
+/// The caller's name; its number where it has none.
+fn own_name() -> String {
+    let uid = nix::unistd::Uid::effective();
+    let known = nix::unistd::User::from_uid(uid).ok().flatten();
+    known.map_or_else(|| uid.to_string(), |user| user.name)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
