@@ -214,7 +214,7 @@ fn what_a_killed_prolog_had_begun_is_put_back() {
         edited.unwrap();
     };
     faults(dies);
-    let job = site.submit(&["--gres=gpu:1"], "echo it ran");
+    let job = site.submit(&MPS[..2], "echo it ran");
     // Slurm takes a node out of use whose Prolog fails, and the job waits.
     site.until("a node that is taken out", |_| {
         let state = site.does(&["sinfo", "-hN", "-o", "%T", "-p", "batch"]);

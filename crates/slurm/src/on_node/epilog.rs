@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use node::account::Account;
 use node::gpu_lock::Taken;
+use node::journal::Change;
+use node::machine::MachineError;
 use serde::Serialize;
 
 use super::{Node, NodeError, holder, locked};
@@ -70,7 +72,19 @@ impl Node {
                 gone.extend(held.contains(&id).then_some(id));
             }
         }
+        self.put_back_unheld()?;
         Ok(gone)
+    }
+
+    /// Puts back what a Prolog had begun that was killed before it noted a hold. Divisions of cards are left
+    /// alone: a change of the node's layout may be under way.
+    fn put_back_unheld(&mut self) -> Result<(), NodeError> {
+        let noted = self.machine.journal().before().map_err(MachineError::from)?;
+        let is_division = |was: &Change| ["layout", "mig-mode"].contains(&was.aspect());
+        let divided: BTreeSet<&String> =
+            noted.iter().filter(|(_, was)| is_division(was)).map(|(gpu, _)| gpu).collect();
+        let gpus = noted.iter().map(|(gpu, _)| gpu).filter(|gpu| !divided.contains(gpu)).cloned();
+        self.put_back(gpus.collect())
     }
 
     /// Takes back what a job holds here, and puts GPUs that nobody else holds back as they were.
