@@ -198,6 +198,9 @@ impl Folder {
     fn pilot_script(&self, head: &str) -> Result<String, ArrayError> {
         let own = Path::new("/proc/self/exe");
         let hotpot = fs::read_link(own).map_err(of_file(own, "look where hotpot is"))?;
+        // A newer one may have been put in its place since: that is the one to start then.
+        let shown = hotpot.to_string_lossy();
+        let hotpot = Path::new(shown.strip_suffix(" (deleted)").unwrap_or(&shown)).to_owned();
         let quoted =
             |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
         let (hotpot, folder) = (quoted(&hotpot), quoted(&self.path));

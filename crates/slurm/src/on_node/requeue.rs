@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use node::companion;
+
 use super::NodeError;
 use crate::commands::{Slurm, SlurmError};
 use crate::job::Job;
@@ -26,15 +28,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Starts `hotpot slurm send-back` for a job, which outlives the Prolog that starts it.
 pub(super) fn send_back_later(job: u32, why: &str) -> Result<(), NodeError> {
-    let program = std::env::current_exe();
-    let started = program.and_then(|program| {
-        let mut command = Command::new(program);
-        command.args(["slurm", "send-back", &job.to_string(), why]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Not of Prolog's group, which Slurm may end with it.
-        command.process_group(0).spawn()
-    });
-    started.map(drop).map_err(|source: io::Error| NodeError::File { path: "hotpot".into(), source })
+    let mut command = Command::new(companion::OWN);
+    command.args(["slurm", "send-back", &job.to_string(), why]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Not of Prolog's group, which Slurm may end with it.
+    command
+        .process_group(0)
+        .spawn()
+        .map(drop)
+        .map_err(|source: io::Error| NodeError::File { path: "hotpot".into(), source })
 }
 
 /// Requeues a job once its Prologs are through, or cancels one that Slurm cannot start anew by itself.

@@ -18,6 +18,8 @@ use formats::Source;
 use formats::sacct::{self, JobRow};
 
 use super::UsedOn;
+use node::companion;
+
 use crate::commands::{Slurm, SlurmError};
 
 /// For how long without any success is tried before the rest is left to `tidy`.
@@ -78,7 +80,7 @@ fn waiting(folder: &Path) -> BTreeMap<u32, (PathBuf, UsedOn)> {
 /// # Errors
 /// It cannot be started.
 pub fn publish_later(node: &str) -> io::Result<()> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(companion::OWN);
     command.args(["slurm", "keep-usage", "--node", node]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Not of Epilog's group, which Slurm may end with it.
