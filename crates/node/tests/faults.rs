@@ -151,6 +151,28 @@ fn a_journal_damaged_in_its_middle_is_an_error_and_no_crash() {
 }
 
 #[test]
+fn many_that_make_a_journal_at_once_lose_nothing() {
+    for round in 0..20 {
+        let scratch = Scratch::new(&format!("at-once-{round}"));
+        let start = std::sync::Barrier::new(8);
+        let hold = |number: usize| {
+            start.wait();
+            let journal = Journal::open(scratch.path()).expect("opened");
+            let who = format!("holder {number}");
+            journal.hold("GPU-1", model::Share::Exclusive, "GPU-1", &who).expect("written");
+        };
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let hold = &hold;
+                scope.spawn(move || hold(number));
+            }
+        });
+        let holds = Journal::open(scratch.path()).and_then(|journal| journal.holds());
+        assert_eq!(holds.expect("read").len(), 8, "round {round}");
+    }
+}
+
+#[test]
 fn a_journal_that_is_no_file_says_so() {
     let scratch = Scratch::new("folder");
     std::fs::create_dir(scratch.path().join(FILE)).expect("a folder in its place");

@@ -3,12 +3,14 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 
 /// How long a writer waits for another one.
 const BUSY_LIMIT: Duration = Duration::from_secs(10);
+const BUSY_STEP: Duration = Duration::from_millis(10);
 
 /// The journal cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -66,12 +68,30 @@ pub fn open(path: &Path) -> Result<Connection, JournalError> {
     let _ = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     let connection = Connection::open(path).map_err(told)?;
     connection.busy_timeout(BUSY_LIMIT).map_err(told)?;
-    let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
-    mode.map_err(told)?;
+    write_ahead(&connection).map_err(told)?;
     connection
         .execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON")
         .map_err(told)?;
     Ok(connection)
+}
+
+/// Writes go into a log beside the file. Where several processes make a journal at once, SQLite turns some of them
+/// away here without the wait that it keeps elsewhere.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let begun = Instant::now();
+    loop {
+        let mode =
+            connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
+        match mode {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && begun.elapsed() < BUSY_LIMIT =>
+            {
+                thread::sleep(BUSY_STEP);
+            }
+            other => return other.map(drop),
+        }
+    }
 }
 
 /// What SQLite says, in our words.

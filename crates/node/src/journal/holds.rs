@@ -22,13 +22,15 @@ pub struct Hold {
     pub share: Option<Share>,
 }
 
-/// Gives a table of an earlier release the column that it lacks.
-pub(super) fn with_shares(connection: &Connection) -> rusqlite::Result<()> {
+/// Whether the table is there and has the column that came last.
+pub(super) fn have_shares(connection: &Connection) -> rusqlite::Result<bool> {
     let sql = "SELECT count(*) FROM pragma_table_info('hold') WHERE name = 'share'";
-    match connection.query_row(sql, [], |row| row.get(0))? {
-        0 => connection.execute_batch("ALTER TABLE hold ADD COLUMN share TEXT"),
-        _ => Ok(()),
-    }
+    connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map(|count| count > 0)
+}
+
+/// Gives a table of an earlier release that column.
+pub(super) fn add_shares(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch("ALTER TABLE hold ADD COLUMN share TEXT")
 }
 
 impl Journal {

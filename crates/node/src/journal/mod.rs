@@ -9,7 +9,7 @@ mod holds;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::{Deserialize, Serialize};
 
 pub use database::{JournalError, open, told};
@@ -117,8 +117,7 @@ impl Journal {
     pub fn open(folder: &Path) -> Result<Self, JournalError> {
         let path = folder.join(FILE);
         let connection = open(&path)?;
-        connection.execute_batch(TABLES).map_err(|error| told(&path, error))?;
-        holds::with_shares(&connection).map_err(|error| told(&path, error))?;
+        tables(&connection).map_err(|error| told(&path, error))?;
         let journal = Self { connection, path };
         journal.forget_earlier_boot()?;
         Ok(journal)
@@ -253,16 +252,24 @@ impl Journal {
         let Ok(now) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
             return Ok(());
         };
-        let known = "SELECT id FROM boot";
-        let known = self.connection.query_row(known, [], |row| row.get::<_, String>(0)).optional();
-        if self.told(known)?.as_deref() == Some(now.trim()) {
+        let now = now.trim();
+        self.told(self.is_of_boot(now).and_then(|is| if is { Ok(()) } else { self.forget(now) }))
+    }
+
+    fn is_of_boot(&self, now: &str) -> rusqlite::Result<bool> {
+        let known = self.connection.query_row("SELECT id FROM boot", [], |row| row.get(0));
+        Ok(known.optional()?.is_some_and(|known: String| known == now))
+    }
+
+    /// Once: another process may have done it in between, and hold something since.
+    fn forget(&self, now: &str) -> rusqlite::Result<()> {
+        let alone = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
+        if self.is_of_boot(now)? {
             return Ok(());
         }
-        self.told(self.connection.unchecked_transaction().and_then(|transaction| {
-            transaction.execute_batch(FORGET_EARLIER_BOOT)?;
-            transaction.execute("INSERT INTO boot (id) VALUES (?1)", params![now.trim()])?;
-            transaction.commit()
-        }))
+        alone.execute_batch(FORGET_EARLIER_BOOT)?;
+        alone.execute("INSERT INTO boot (id) VALUES (?1)", params![now])?;
+        alone.commit()
     }
 
     fn rows<T>(
@@ -275,6 +282,19 @@ impl Journal {
         let rows = self.told(statement.query_map(parameters, read))?;
         self.told(rows.collect())
     }
+}
+
+/// Makes the tables, or gives those of an earlier release what they lack: one process at a time.
+fn tables(connection: &Connection) -> rusqlite::Result<()> {
+    if holds::have_shares(connection)? {
+        return Ok(());
+    }
+    let alone = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    alone.execute_batch(TABLES)?;
+    if !holds::have_shares(&alone)? {
+        holds::add_shares(&alone)?;
+    }
+    alone.commit()
 }
 
 fn now_ms() -> i64 {

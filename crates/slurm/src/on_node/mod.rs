@@ -16,7 +16,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use node::gpu_lock::{self, Taken};
-use node::journal::JournalError;
 use node::machine::{Machine, MachineError, MachineOptions};
 use thiserror::Error;
 
@@ -32,8 +31,6 @@ const OURS: &str = "hotpot's Prolog or Epilog of Slurm";
 /// How long another Prolog or Epilog may have a GPU.
 const LOCK_WAIT: Duration = Duration::from_secs(60);
 const LOCK_WAIT_UNKNOWN: Duration = Duration::from_secs(1);
-/// How long others may keep the journal from being opened.
-const JOURNAL_WAIT: Duration = Duration::from_secs(10);
 const LOCK_STEP: Duration = Duration::from_millis(10);
 
 /// A node as Slurm calls it, with what is needed to act on it.
@@ -95,29 +92,13 @@ impl Node {
     /// # Errors
     /// No driver, or no usable state folder.
     pub fn open(name: &str, site: Site) -> Result<Self, NodeError> {
-        let machine = opened()?;
+        let machine = Machine::open(MachineOptions::default())?;
         let jobs = site.jobs_of(name);
         Ok(Self { name: name.to_owned(), site, slurm: Slurm, machine, jobs })
     }
 
     fn file(&self, job: u32, kind: &str) -> PathBuf {
         self.jobs.join(format!("{job}.{kind}"))
-    }
-}
-
-/// Opens the machine. Where Prologs of several jobs make its journal at once, SQLite turns some of them away
-/// without a wait.
-fn opened() -> Result<Machine, MachineError> {
-    let begun = Instant::now();
-    loop {
-        match Machine::open(MachineOptions::default()) {
-            Err(MachineError::Journal(JournalError::Busy { .. }))
-                if begun.elapsed() < JOURNAL_WAIT =>
-            {
-                thread::sleep(LOCK_STEP);
-            }
-            other => return other,
-        }
     }
 }
 
