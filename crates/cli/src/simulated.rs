@@ -8,12 +8,12 @@ mod joined;
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fake_machine::{GpuSpec, MACHINE_VARIABLE, Machine};
+use fake_machine::{GpuSpec, MACHINE_VARIABLE, layout};
 use node::companion;
 use node::mps::Mps;
 use node::procfs::Procfs;
@@ -26,16 +26,8 @@ const PREFIX: &str = "hotpot-simulated-";
 /// Set in the program that has been started anew: the number of its process, which it keeps. No other
 /// process that finds it in its environment has that number.
 const ANEW_VARIABLE: &str = "HOTPOT_SIMULATED";
-/// In the folder: the machine's state.
-const MACHINE: &str = "machine";
 /// In the folder: which GPUs were asked for.
 const GPUS: &str = "gpus";
-/// The library as it is built, and the name by which programs look for it.
-const LIBRARY: (&str, &str) = ("libhotpot_fake_nvml.so", "libnvidia-ml.so.1");
-/// The simulated CUDA driver, which only programs need that compute, and its name to them.
-const CUDA: (&str, &str) = ("libhotpot_fake_cuda.so", "libcuda.so.1");
-/// Programs of the driver, and their simulated counterparts as they are built.
-const TOOLS: [&str; 3] = ["nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-smi"];
 
 /// The simulated machine that this command was started on. The last one that uses it takes it away.
 #[derive(Debug)]
@@ -137,7 +129,7 @@ fn make_and_start(gpus: &str) -> Failure {
     sweep();
     let machine = Simulated { folder: own_folder(), guest: None };
     let made = make(&machine.folder, &specs, &parts)
-        .and_then(|()| Ok(fs::write(machine.folder.join(GPUS), gpus)?));
+        .and_then(|()| fs::write(machine.folder.join(GPUS), gpus));
     if let Err(error) = made {
         return failure(&machine.folder, &error.to_string());
     }
@@ -153,27 +145,17 @@ fn own_folder() -> PathBuf {
 
 /// Where the simulated driver is, beside this program or where it is installed.
 fn parts() -> Result<PathBuf, Failure> {
-    companion::folder_with(LIBRARY.0).map_err(|error| {
+    companion::folder_with(layout::LIBRARIES[0].0).map_err(|error| {
         let way_out = "build it with `cargo build --workspace`, in the same profile";
         Failure::Machine(format!("the simulated driver: {error}; {way_out}"))
     })
 }
 
-fn make(folder: &Path, gpus: &[GpuSpec], parts: &Path) -> Result<(), Box<dyn std::error::Error>> {
+fn make(folder: &Path, gpus: &[GpuSpec], parts: &Path) -> io::Result<()> {
     // A folder of that name is left over from a process that is gone.
     let _ = fs::remove_dir_all(folder);
     fs::DirBuilder::new().mode(0o700).create(folder)?;
-    Machine::create(folder.join(MACHINE), gpus)?;
-    fs::create_dir(folder.join("lib"))?;
-    symlink(parts.join(LIBRARY.0), folder.join("lib").join(LIBRARY.1))?;
-    if parts.join(CUDA.0).exists() {
-        symlink(parts.join(CUDA.0), folder.join("lib").join(CUDA.1))?;
-    }
-    fs::create_dir(folder.join("bin"))?;
-    for tool in TOOLS {
-        symlink(parts.join(tool), folder.join("bin").join(tool))?;
-    }
-    Ok(())
+    layout::lay_out(folder, gpus, parts).map(drop)
 }
 
 /// Starts this program in its own place, with the simulated driver in front of any other.
@@ -190,11 +172,11 @@ fn again(folder: &Path) -> io::Error {
     Command::new(program)
         .args(std::env::args_os().skip(1))
         .env(ANEW_VARIABLE, std::process::id().to_string())
-        .env(MACHINE_VARIABLE, folder.join(MACHINE))
-        .env("HOTPOT_NVML", folder.join("lib").join(LIBRARY.1))
+        .env(MACHINE_VARIABLE, folder.join(layout::STATE))
+        .env("HOTPOT_NVML", layout::nvml(folder))
         .env("HOTPOT_LOCK_DIR", folder)
-        .env("LD_LIBRARY_PATH", before(folder.join("lib"), "LD_LIBRARY_PATH"))
-        .env("PATH", before(folder.join("bin"), "PATH"))
+        .env("LD_LIBRARY_PATH", before(folder.join(layout::LIB), "LD_LIBRARY_PATH"))
+        .env("PATH", before(folder.join(layout::BIN), "PATH"))
         .exec()
 }
 

@@ -1,8 +1,12 @@
 //! Slurm's own programs (`scontrol`, `sbatch`, `squeue`, `sacct`): every release has them, and they
 //! authenticate as whoever calls.
 
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use node::companion;
 use node::tool::{Tool, ToolError};
 use thiserror::Error;
 
@@ -26,6 +30,18 @@ pub enum SlurmError {
         /// Its answer, as far as it matters.
         answer: String,
     },
+}
+
+/// Starts this program again, for something of `hotpot slurm` that outlives the Prolog or Epilog that we are in: not
+/// of their group, which Slurm may end with them.
+///
+/// # Errors
+/// It cannot be started.
+pub(crate) fn start_later(words: &[&str]) -> io::Result<()> {
+    let mut command = Command::new(companion::OWN);
+    command.arg("slurm").args(words);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.process_group(0).spawn().map(drop)
 }
 
 /// Slurm as its programs in `PATH` reach it.

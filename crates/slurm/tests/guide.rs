@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use slurm_lab::{Cluster, Daemon, LabError, Options};
+use slurm_lab::{Cluster, Daemon, Options};
 
 const NODES: [&str; 2] = ["n1", "n2"];
 /// First line of blocks that are for each kind of node; here each node is a kind.
@@ -64,13 +64,8 @@ impl Drop for Site {
 /// `None`, said by the test's name, where real Slurm cannot be had.
 fn up(test: &str) -> Option<Site> {
     let options = Options { shards: 0, ..Options::default() };
-    match slurm_lab::install(&options) {
-        Ok(_) => {}
-        Err(error @ LabError::Packages { .. }) => {
-            eprintln!("skipped: {test}: {error}");
-            return None;
-        }
-        Err(error) => panic!("{error}"),
+    if !slurm_lab::can_be_had(test, &options) {
+        return None;
     }
     let folder = std::env::temp_dir().join(format!("guide-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);

@@ -1,12 +1,16 @@
 //! What jobs used reaches Slurm's accounting, and what is said of jobs there: on a real cluster with hotpot.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use slurm::usage::UsedOn;
-use slurm_lab::{Cluster, LabError, Options};
+use slurm_lab::{Cluster, Options};
+
+use support::site::built;
 
 /// A cluster with accounting and hotpot on its two nodes; gone at the end.
 struct Site {
@@ -24,27 +28,15 @@ impl Drop for Site {
     }
 }
 
-/// All that a site has, built if it is not.
-fn built() -> PathBuf {
-    let parts = ["build", "-q", "-p", "cli", "-p", "limiter", "-p", "spank"];
-    assert!(Command::new(env!("CARGO")).args(parts).status().unwrap().success(), "hotpot is built");
-    std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_path_buf()
-}
-
 /// `None`, said by the test's name, where real Slurm or a C compiler cannot be had.
 fn up(test: &str) -> Option<Site> {
     let (folder, built) =
-        (std::env::temp_dir().join(format!("seeing-{}", std::process::id())), built());
+        (std::env::temp_dir().join(format!("seeing-{}", std::process::id())), built().to_owned());
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/slurm");
     let options = Options { gpus: 2, accounting: true, ..Options::default() };
     let options = options.with_hotpot(&folder, &built, &deploy).unwrap();
-    match slurm_lab::install(&options) {
-        Ok(_) => {}
-        Err(error @ LabError::Packages { .. }) => {
-            eprintln!("skipped: {test}: {error}");
-            return None;
-        }
-        Err(error) => panic!("{error}"),
+    if !slurm_lab::can_be_had(test, &options) {
+        return None;
     }
     let _ = fs::remove_dir_all(&folder);
     let cluster = Cluster::up(&folder, &options).unwrap_or_else(|error| panic!("{error}"));
@@ -163,18 +155,13 @@ fn what_jobs_used_reaches_their_records_and_is_told() {
 fn jobs_in_the_queue_are_explained_and_others_are_not_known() {
     let test = "jobs_in_the_queue_are_explained_and_others_are_not_known";
     let options = Options { nodes: 1, gpus: 2, ..Options::default() };
-    match slurm_lab::install(&options) {
-        Ok(_) => {}
-        Err(error @ LabError::Packages { .. }) => {
-            eprintln!("skipped: {test}: {error}");
-            return;
-        }
-        Err(error) => panic!("{error}"),
+    if !slurm_lab::can_be_had(test, &options) {
+        return;
     }
     let folder = std::env::temp_dir().join(format!("seeing-queue-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     let cluster = Cluster::up(&folder, &options).unwrap_or_else(|error| panic!("{error}"));
-    let site = Site { cluster, built: built(), holds: "true".into() };
+    let site = Site { cluster, built: built().to_owned(), holds: "true".into() };
     let submit = |words: &[&str]| {
         let first = ["sbatch", "--parsable", "--output=/dev/null", "--mem=16", "--wrap=sleep 600"];
         site.cluster.run(&[&first[..], words].concat()).unwrap().trim().to_string()

@@ -1,11 +1,13 @@
 //! A simulated GPU machine: its state lies in one file that all processes share.
 //!
 //! [`Machine`] is a folder, [`State`] what is in it, [`Code`] what a driver answers when it refuses.
-//! The rules of MIG are in `mig`, what is true of a model of GPU in `models` and `profiles`.
+//! The rules of MIG are in `mig`, what is true of a model of GPU in `models` and `profiles`; `layout` puts
+//! the simulated driver where programs find it.
 #![forbid(unsafe_code)]
 
 mod code;
 mod gpu;
+pub mod layout;
 mod mig;
 mod models;
 mod old_driver;

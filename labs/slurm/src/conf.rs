@@ -36,11 +36,7 @@ pub(crate) fn slurm(options: &Options, place: &Place, ports: &Ports, host: &str)
 
 fn daemons(options: &Options, place: &Place, ports: &Ports, host: &str) -> String {
     let dir = place.root().display();
-    let jwt = if options.rest {
-        format!("AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={dir}/etc/jwt.key\n")
-    } else {
-        String::new()
-    };
+    let jwt = jwt(options, place);
     // cred_expire: a requeued job may start again after these seconds, not after 120.
     // NO_CONF_HASH: dynamic nodes have a file of their own.
     format!(
@@ -179,14 +175,19 @@ PartitionName=online {all} PriorityTier=10{online}
     )
 }
 
+/// How slurmctld and slurmdbd know who comes by REST.
+fn jwt(options: &Options, place: &Place) -> String {
+    if !options.rest {
+        return String::new();
+    }
+    let dir = place.root().display();
+    format!("AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={dir}/etc/jwt.key\n")
+}
+
 /// `slurmdbd.conf`.
 pub(crate) fn slurmdbd(options: &Options, place: &Place, ports: &Ports) -> String {
     let dir = place.root().display();
-    let jwt = if options.rest {
-        format!("AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={dir}/etc/jwt.key\n")
-    } else {
-        String::new()
-    };
+    let jwt = jwt(options, place);
     format!(
         "\
 DbdHost=localhost

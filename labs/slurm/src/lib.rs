@@ -26,4 +26,4 @@ pub use daemon::Daemon;
 pub use down::{down, status};
 pub use error::LabError;
 pub use options::Options;
-pub use packages::{install, missing};
+pub use packages::{can_be_had, install, missing};

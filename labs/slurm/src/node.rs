@@ -2,10 +2,10 @@
 //! see it.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use fake_machine::{MACHINE_VARIABLE, Machine};
+use fake_machine::{MACHINE_VARIABLE, layout};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 
 use crate::error::{LabError, at};
@@ -13,11 +13,6 @@ use crate::options::Options;
 use crate::place::Place;
 use crate::process::NODE_VARIABLE;
 
-/// The simulated driver's libraries as they are built, and the names by which programs look for them.
-const LIBRARIES: [(&str, &str); 2] =
-    [("libhotpot_fake_nvml.so", "libnvidia-ml.so.1"), ("libhotpot_fake_cuda.so", "libcuda.so.1")];
-/// Programs of the driver, and their simulated counterparts as they are built.
-const TOOLS: [&str; 3] = ["nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-smi"];
 /// Files by which processes take turns at a simulated machine.
 const MACHINE_LOCKS: [&str; 2] = ["lock", "gpus.lock"];
 /// For local use (Linux' list of devices): no driver has it, so to open such a file gives ENXIO, or EPERM
@@ -53,22 +48,12 @@ pub(crate) fn make(
 
 /// A simulated machine with the driver's libraries and programs beside it.
 fn simulated(machine: &Path, options: &Options) -> Result<(), LabError> {
-    let parts = parts()?;
-    Machine::create(machine.join("machine"), &options.specs()?)
-        .map_err(|error| LabError::Options(error.to_string()))?;
-    let link = |folder: &str, part: &str, name: &str| {
-        let path = machine.join(folder).join(name);
-        symlink(parts.join(part), &path).map_err(at(&path))
-    };
-    for folder in ["lib", "bin", "state"] {
-        fs::create_dir(machine.join(folder)).map_err(at(machine))?;
-    }
+    layout::lay_out(machine, &options.specs()?, &parts()?).map_err(at(machine))?;
+    fs::create_dir(machine.join("state")).map_err(at(machine))?;
     // As /run/lock is: users lock GPUs against each other.
     let (locks, open) = (machine.join("locks"), PermissionsExt::from_mode(0o1777));
     fs::create_dir(&locks).and_then(|()| fs::set_permissions(&locks, open)).map_err(at(&locks))?;
-    for_all_users(&machine.join("machine"))?;
-    LIBRARIES.iter().try_for_each(|(part, name)| link("lib", part, name))?;
-    TOOLS.iter().try_for_each(|tool| link("bin", tool, tool))
+    for_all_users(&machine.join(layout::STATE))
 }
 
 /// Processes of all users use the GPUs, and the simulated driver is in their processes.
@@ -89,9 +74,7 @@ fn for_all_users(machine: &Path) -> Result<(), LabError> {
 fn parts() -> Result<PathBuf, LabError> {
     // Only its folder counts: cargo may have put another file in its place since.
     let program = std::env::current_exe().map_err(at(Path::new("/proc/self/exe")))?;
-    let libraries = LIBRARIES.iter().map(|(part, _)| *part);
-    let wanted: Vec<&str> = libraries.chain(TOOLS).collect();
-    let has_all = |folder: &&Path| wanted.iter().all(|part| folder.join(part).exists());
+    let has_all = |folder: &&Path| layout::missing(folder).is_empty();
     let found = program.ancestors().skip(1).take(2).find(has_all);
     found.map(Path::to_path_buf).ok_or_else(|| {
         let text = "the simulated driver is not built: cargo build -p fake-nvml -p fake-cuda \
@@ -131,7 +114,7 @@ fn variables(machine: &str) -> Vec<(&'static str, String)> {
     vec![
         (NODE_VARIABLE, machine.to_string()),
         (MACHINE_VARIABLE, format!("{machine}/machine")),
-        ("HOTPOT_NVML", format!("{machine}/lib/{}", LIBRARIES[0].1)),
+        ("HOTPOT_NVML", layout::nvml(Path::new(machine)).display().to_string()),
         ("HOTPOT_LOCK_DIR", format!("{machine}/locks")),
         ("HOTPOT_STATE_DIR", format!("{machine}/state")),
         ("LD_LIBRARY_PATH", format!("{machine}/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}")),

@@ -39,6 +39,27 @@ pub fn missing(options: &Options) -> Result<Vec<&'static str>, LabError> {
     Ok(wanted.iter().copied().filter(|name| !installed(name)).collect())
 }
 
+/// Whether a test can have a cluster here. Installs what is missing; where that cannot be, it says by the test's name
+/// that this is skipped.
+///
+/// # Panics
+/// What is wrong is not that packages cannot be had.
+#[allow(clippy::print_stderr, clippy::panic, reason = "for tests: this is what they say")]
+pub fn can_be_had(test: &str, options: &Options) -> bool {
+    match install(options) {
+        Ok(installed) if installed.is_empty() => true,
+        Ok(installed) => {
+            eprintln!("installed {}", installed.join(" "));
+            true
+        }
+        Err(error @ LabError::Packages { .. }) => {
+            eprintln!("skipped: {test}: {error}");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Installs what is missing, without recommended packages, and returns what that was.
 ///
 /// # Errors

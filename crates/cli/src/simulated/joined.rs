@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use node::procfs::Procfs;
 
-use super::{MACHINE, maker};
+use fake_machine::layout;
+
+use super::maker;
 use crate::failure::Failure;
 
 const WAY_OUT: &str = "write MODEL:COUNT such as a100-80gb:8 for a new machine, or the folder that \
@@ -33,7 +35,7 @@ pub(super) fn find(asked: &str) -> Result<PathBuf, Failure> {
     if own != of || about.mode() & 0o022 != 0 {
         return Err(no(&format!("it is the machine of user {of}, and this is user {own}")));
     }
-    if Procfs::default().living(pid).is_none() || !folder.join(MACHINE).exists() {
+    if Procfs::default().living(pid).is_none() || !folder.join(layout::STATE).exists() {
         return Err(no(&format!("the command that made it (process {pid}) has ended")));
     }
     Ok(folder)
@@ -47,7 +49,7 @@ pub(super) fn stay(folder: &Path) -> Result<File, Failure> {
     let stay = || {
         let file = File::open(folder).ok()?;
         file.try_lock_shared().ok()?;
-        folder.join(MACHINE).exists().then_some(file)
+        folder.join(layout::STATE).exists().then_some(file)
     };
     stay().ok_or_else(|| {
         let folder = folder.display();
@@ -77,14 +79,14 @@ mod tests {
         // Beyond the largest number of a process (proc(5), pid_max).
         let (own, gone) = (named(std::process::id()), named(1 << 22));
         for folder in [&own, &gone] {
-            fs::create_dir_all(folder.join(MACHINE)).unwrap();
+            fs::create_dir_all(folder.join(layout::STATE)).unwrap();
         }
         let text = |folder: &Path| folder.display().to_string();
         assert!(why(&text(&place.join("none"))).contains("No such file or directory"));
         assert!(why(&text(&place)).contains("no folder of a simulated machine"));
         assert!(why(&text(&gone)).contains("(process 4194304) has ended; write MODEL:COUNT"));
         assert_eq!(find(&format!("{}/", own.display())).unwrap(), fs::canonicalize(&own).unwrap());
-        fs::remove_dir(own.join(MACHINE)).unwrap();
+        fs::remove_dir(own.join(layout::STATE)).unwrap();
         assert!(why(&text(&own)).contains("has ended"));
         fs::remove_dir_all(&place).unwrap();
     }
@@ -92,7 +94,7 @@ mod tests {
     #[test]
     fn a_machine_stays_as_long_as_somebody_is_there() {
         let folder = std::env::temp_dir().join(format!("stay-{}", std::process::id()));
-        fs::create_dir_all(folder.join(MACHINE)).unwrap();
+        fs::create_dir_all(folder.join(layout::STATE)).unwrap();
         let guests = [stay(&folder).unwrap(), stay(&folder).unwrap()];
         assert!(alone(&folder).is_none());
         drop(guests);

@@ -3,16 +3,11 @@
 //! Not from within Prolog: a job that is requeued while its Prolog runs is later started without one
 //! (seen with 22.05). Until then its tasks are kept from running by its file.
 
-use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use node::companion;
-
 use super::NodeError;
-use crate::commands::{Slurm, SlurmError};
+use crate::commands::{Slurm, SlurmError, start_later};
 use crate::job::Job;
 
 /// A job that was sent back so often is held: something is wrong that trying again does not mend.
@@ -28,15 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Starts `hotpot slurm send-back` for a job, which outlives the Prolog that starts it.
 pub(super) fn send_back_later(job: u32, why: &str) -> Result<(), NodeError> {
-    let mut command = Command::new(companion::OWN);
-    command.args(["slurm", "send-back", &job.to_string(), why]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Not of Prolog's group, which Slurm may end with it.
-    command
-        .process_group(0)
-        .spawn()
-        .map(drop)
-        .map_err(|source: io::Error| NodeError::File { path: "hotpot".into(), source })
+    start_later(&["send-back", &job.to_string(), why])
+        .map_err(|source| NodeError::File { path: "hotpot".into(), source })
 }
 
 /// Requeues a job once its Prologs are through, or cancels one that Slurm cannot start anew by itself.

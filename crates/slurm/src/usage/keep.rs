@@ -8,9 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,9 +16,7 @@ use formats::Source;
 use formats::sacct::{self, JobRow};
 
 use super::UsedOn;
-use node::companion;
-
-use crate::commands::{Slurm, SlurmError};
+use crate::commands::{Slurm, SlurmError, start_later};
 
 /// For how long without any success is tried before the rest is left to `tidy`.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -80,11 +76,7 @@ fn waiting(folder: &Path) -> BTreeMap<u32, (PathBuf, UsedOn)> {
 /// # Errors
 /// It cannot be started.
 pub fn publish_later(node: &str) -> io::Result<()> {
-    let mut command = Command::new(companion::OWN);
-    command.args(["slurm", "keep-usage", "--node", node]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Not of Epilog's group, which Slurm may end with it.
-    command.process_group(0).spawn().map(drop)
+    start_later(&["keep-usage", "--node", node])
 }
 
 /// Brings all words that wait in a folder into accounting, unless another process is at it; returns how many

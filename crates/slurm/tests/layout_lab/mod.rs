@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use slurm_lab::{Cluster, LabError, Options};
+use slurm_lab::{Cluster, Options};
 
 use crate::support::program;
 
@@ -41,13 +41,8 @@ impl Lab {
         let built = program().parent().unwrap();
         let options = if with_hotpot { hotpots(options, &folder, built) } else { options };
         let options = options.with_layouts(&folder, built);
-        match slurm_lab::install(&options) {
-            Ok(_) => {}
-            Err(error @ LabError::Packages { .. }) => {
-                eprintln!("skipped: {test}: {error}");
-                return None;
-            }
-            Err(error) => panic!("{error}"),
+        if !slurm_lab::can_be_had(test, &options) {
+            return None;
         }
         let cluster = Cluster::up(&folder, &options).unwrap_or_else(|error| panic!("{error}"));
         if with_hotpot {

@@ -8,24 +8,19 @@ pub(crate) mod site;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use slurm::array::event::Event;
 use slurm::array::folder::Folder;
 use slurm::array::ledger::Ledger;
-use slurm_lab::{Cluster, LabError, Options};
+use slurm_lab::{Cluster, Options};
 
-/// `hotpot`, built if it is not.
+/// `hotpot`, built with all that a site has.
 pub(crate) fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let build = Command::new(env!("CARGO")).args(["build", "-q", "-p", "cli"]).status();
-        assert!(build.unwrap().success(), "hotpot is built");
-        let test = std::env::current_exe().unwrap();
-        test.ancestors().nth(2).unwrap().join("hotpot")
-    })
+    PROGRAM.get_or_init(|| site::built().join("hotpot"))
 }
 
 /// A cluster and a folder to work in, both gone at the end.
@@ -40,13 +35,8 @@ impl Lab {
         // A requeued job waits for as long as its credential holds, two minutes by default.
         let slurm_conf = "KillWait=4\nMinJobAge=300\n".to_string();
         let options = Options { nodes: 2, gpus: 10, cpus: 32, slurm_conf, ..Options::default() };
-        match slurm_lab::install(&options) {
-            Ok(_) => {}
-            Err(error @ LabError::Packages { .. }) => {
-                eprintln!("skipped: {test}: {error}");
-                return None;
-            }
-            Err(error) => panic!("{error}"),
+        if !slurm_lab::can_be_had(test, &options) {
+            return None;
         }
         static LABS: AtomicU32 = AtomicU32::new(0);
         // A lab's path is short: sockets lie in it.

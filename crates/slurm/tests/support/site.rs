@@ -53,13 +53,8 @@ impl Site {
     /// * `built` — where hotpot's parts are.
     /// * `conf` — lines for hotpot.conf; `@WORK@` is the folder to work in.
     pub(crate) fn up_with(test: &str, options: Options, built: &Path, conf: &str) -> Option<Self> {
-        match slurm_lab::install(&options) {
-            Ok(_) => {}
-            Err(error @ LabError::Packages { .. }) => {
-                eprintln!("skipped: {test}: {error}");
-                return None;
-            }
-            Err(error) => panic!("{error}"),
+        if !slurm_lab::can_be_had(test, &options) {
+            return None;
         }
         let work = folder();
         let client = compiled(test, &work)?;

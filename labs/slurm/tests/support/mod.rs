@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use slurm_lab::{Cluster, LabError, Options};
+use slurm_lab::{Cluster, Options};
 
 /// A folder for one test, removed at its end.
 pub(crate) struct Folder(pub(crate) PathBuf);
@@ -27,14 +27,8 @@ impl Drop for Folder {
 
 /// A cluster in a folder, or `None`, said by the test's name, where real Slurm cannot be had.
 pub(crate) fn up(test: &str, folder: &Folder, options: &Options) -> Option<Cluster> {
-    match slurm_lab::install(options) {
-        Ok(installed) if installed.is_empty() => {}
-        Ok(installed) => eprintln!("installed {}", installed.join(" ")),
-        Err(error @ LabError::Packages { .. }) => {
-            eprintln!("skipped: {test}: {error}");
-            return None;
-        }
-        Err(error) => panic!("{error}"),
+    if !slurm_lab::can_be_had(test, options) {
+        return None;
     }
     let began = Instant::now();
     let cluster = Cluster::up(&folder.0, options).unwrap();
