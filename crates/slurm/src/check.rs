@@ -11,6 +11,7 @@ use node::tool::ToolError;
 
 use crate::commands::{Slurm, SlurmError};
 use crate::facts::Facts;
+use crate::gres;
 use crate::record::Record;
 use crate::site::Site;
 
@@ -245,11 +246,8 @@ fn amounts_match(name: &str, gres: &str, rendered: Result<String, String>) -> Fi
 /// How many GPUs and shards; what their types are called is the site's.
 fn amounts(gres: &str) -> BTreeMap<&str, u64> {
     let mut amounts = BTreeMap::new();
-    for word in gres.split(',') {
-        let plain = word.split('(').next().unwrap_or_default();
-        let name = plain.split(':').next().unwrap_or_default();
-        let count = plain.rsplit(':').next().and_then(|count| count.parse().ok()).unwrap_or(0);
-        *amounts.entry(name).or_insert(0) += count;
+    for one in gres::amounts(gres) {
+        *amounts.entry(one.name).or_insert(0) += one.count;
     }
     amounts.retain(|name, count| matches!(*name, "gpu" | "shard") && *count > 0);
     amounts

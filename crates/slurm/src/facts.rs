@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use model::Catalogue;
 
 use crate::commands::{Slurm, SlurmError};
+use crate::gres::{self, Amount};
+use crate::profiles::{Profile, profile};
 use crate::record::Record;
 use crate::site::Site;
 
@@ -24,8 +26,7 @@ struct Cards {
 /// Instances of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Instances {
-    memory_mib: u64,
-    compute_milli: u32,
+    profile: Profile,
     count: u64,
 }
 
@@ -59,20 +60,17 @@ impl Facts {
     fn add_node(&mut self, gres: &str) {
         let mut whole: BTreeMap<String, u64> = BTreeMap::new();
         let mut shards = 0;
-        for word in gres.split(',') {
-            let word = word.split('(').next().unwrap_or_default();
-            let parts: Vec<&str> = word.split(':').collect();
-            let count = parts.last().and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
-            match (parts.first().copied(), parts.get(1).filter(|_| parts.len() > 2)) {
-                (Some("shard"), _) => shards += count,
-                (Some("gpu"), Some(kind)) => match instance(kind) {
-                    Some(found) => {
-                        let entry = self.instances.entry((*kind).to_owned());
-                        entry.or_insert(found).count += count;
+        for Amount { name, kind, count } in gres::amounts(gres) {
+            match (name, kind) {
+                ("shard", _) => shards += count,
+                ("gpu", Some(kind)) => match profile(kind) {
+                    Some(profile) => {
+                        let entry = self.instances.entry(kind.to_owned());
+                        entry.or_insert(Instances { profile, count: 0 }).count += count;
                     }
-                    None => *whole.entry((*kind).to_owned()).or_default() += count,
+                    None => *whole.entry(kind.to_owned()).or_default() += count,
                 },
-                (Some("gpu"), None) => *whole.entry(String::new()).or_default() += count,
+                ("gpu", None) => *whole.entry(String::new()).or_default() += count,
                 _ => {}
             }
         }
@@ -107,27 +105,14 @@ impl Facts {
                 text,
                 "    {{ type = {}, memory_mib = {}, compute_milli = {}, count = {} }},",
                 quoted(kind),
-                found.memory_mib,
-                found.compute_milli,
+                found.profile.memory_mib,
+                found.profile.compute_milli,
                 found.count,
             );
         }
         text.push_str("  },\n}\n");
         text
     }
-}
-
-/// A MIG profile by its name; several models may have it, and the least of them counts.
-fn instance(kind: &str) -> Option<Instances> {
-    let catalogue = Catalogue::shipped().ok()?;
-    let found = catalogue.iter().filter_map(|model| {
-        let geometry = model.mig.as_ref()?;
-        let profile = geometry.profiles.iter().find(|profile| profile.name == kind)?;
-        let milli =
-            u32::from(profile.compute_slices) * 1000 / u32::from(geometry.compute_slices.max(1));
-        Some((model.instance_memory_mib(profile), milli))
-    });
-    found.min().map(|(memory_mib, compute_milli)| Instances { memory_mib, compute_milli, count: 0 })
 }
 
 /// What a context takes on a card: of the model whose name begins like the type and whose memory is nearest.

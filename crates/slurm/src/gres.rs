@@ -5,6 +5,34 @@ use std::collections::BTreeMap;
 
 use crate::hostlist;
 
+/// So much of one kind of GRES, as a node offers or a job asks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount<'a> {
+    /// `gpu`, `shard` or `mps`.
+    pub name: &'a str,
+    /// Its type, such as `a100` or `1g.10gb`.
+    pub kind: Option<&'a str>,
+    /// How many; 1 where none is said (slurm.conf manual, `Gres`; sbatch manual, `--gres`).
+    pub count: u64,
+}
+
+/// Reads what nodes offer, such as `gpu:a100:2(S:0-1),shard:634`, and what jobs ask: `gres:gpu:a100:2` in 22.05,
+/// `gres/gpu:a100=2` later.
+pub fn amounts(text: &str) -> impl Iterator<Item = Amount<'_>> {
+    words(text).into_iter().filter_map(|word| {
+        let word = word.trim().split('(').next().unwrap_or_default();
+        let word =
+            word.strip_prefix("gres").map_or(word, |rest| rest.trim_start_matches([':', '/']));
+        let mut parts: Vec<&str> = word.split([':', '=']).collect();
+        let count = parts.last().and_then(|last| last.parse().ok());
+        if count.is_some() {
+            parts.pop();
+        }
+        let name = parts.first().copied().filter(|name| !name.is_empty())?;
+        Some(Amount { name, kind: parts.get(1).copied(), count: count.unwrap_or(1) })
+    })
+}
+
 /// What a job has been given of one kind of GRES on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Booked {
@@ -20,7 +48,7 @@ pub struct Booked {
 ///
 /// From 26.05 on shards of several devices are printed as `shard:8(-/5,5/5,3/5)`: held of each device.
 pub fn booked(text: &str) -> Vec<Booked> {
-    split_outside_brackets(text).into_iter().filter_map(one).collect()
+    words(text).into_iter().filter_map(one).collect()
 }
 
 fn one(word: &str) -> Option<Booked> {
@@ -49,7 +77,8 @@ fn one(word: &str) -> Option<Booked> {
     Some(Booked { name, kind, of_device })
 }
 
-fn split_outside_brackets(text: &str) -> Vec<&str> {
+/// Words between commas; those inside of brackets do not part them.
+pub(crate) fn words(text: &str) -> Vec<&str> {
     let (mut words, mut depth, mut from) = (Vec::new(), 0_i32, 0);
     for (at, letter) in text.char_indices() {
         match letter {
@@ -89,10 +118,8 @@ pub fn devices_of(conf: &str, node: &str) -> Vec<DeviceLine> {
 ///
 /// * `gres` — such as `gpu:a100:3,gpu:1g.10gb:7,shard:951`.
 pub fn counted(mut devices: Vec<DeviceLine>, gres: &str) -> Vec<DeviceLine> {
-    let types: Vec<&str> = split_outside_brackets(gres)
-        .into_iter()
-        .filter_map(|word| word.strip_prefix("gpu:")?.split(':').next())
-        .collect();
+    let types: Vec<&str> =
+        amounts(gres).filter(|one| one.name == "gpu").filter_map(|one| one.kind).collect();
     let place = |device: &DeviceLine| {
         let kind = device.kind.as_deref().unwrap_or_default();
         types.iter().position(|one| *one == kind).unwrap_or(types.len())
@@ -142,6 +169,21 @@ mod tests {
         assert_eq!(held[0].of_device, BTreeMap::from([(1, 5), (2, 3)]));
         assert_eq!(booked("gpu:2(IDX:0,3)")[0].of_device, BTreeMap::from([(0, 1), (3, 1)]));
         assert!(booked("").is_empty() && booked("gpu:a100:x(IDX:0)").is_empty());
+    }
+
+    #[test]
+    fn amounts_are_read_as_nodes_offer_and_as_jobs_ask_them() {
+        let of = |text| {
+            let found = amounts(text).map(|one| (one.name, one.kind.unwrap_or("-"), one.count));
+            found.collect::<Vec<_>>()
+        };
+        let offered = [("gpu", "a100", 2), ("shard", "-", 634)];
+        assert_eq!(of("gpu:a100:2(S:0,2),shard:634"), offered);
+        assert_eq!(of("gres:gpu:a100:2,gres:shard:634"), offered);
+        assert_eq!(of("gres/gpu:a100=2,gres/shard=634"), offered);
+        assert_eq!(of("gres:gpu"), [("gpu", "-", 1)]);
+        assert_eq!(of("gpu:1g.10gb"), [("gpu", "1g.10gb", 1)]);
+        assert!(of("").is_empty() && of("(null)").is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use formats::quantity::slurm_time_ms;
 use slurm_lab::Options;
 
 use super::Bench;
@@ -143,7 +144,7 @@ fn held(bench: &Bench, array: &str, way: Way) -> Result<f64, String> {
         let field = |name: &str| {
             job.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
         };
-        let run_time = field("RunTime").and_then(clock_s).unwrap_or(0.0);
+        let run_time = field("RunTime").map_or(0.0, seconds);
         let shards = field("TRES").and_then(|tres| tres.split("gres/shard=").nth(1)?.parse().ok());
         let part: f64 = if way.ask.contains("gpu-mem") {
             shards.unwrap_or(CARD_SHARDS) / CARD_SHARDS
@@ -155,12 +156,9 @@ fn held(bench: &Bench, array: &str, way: Way) -> Result<f64, String> {
     Ok(total_s)
 }
 
-/// `HH:MM:SS` or `D-HH:MM:SS`.
-fn clock_s(text: &str) -> Option<f64> {
-    let (days, clock) = text.split_once('-').unwrap_or(("0", text));
-    let seconds =
-        clock.split(':').try_fold(0.0, |sum, part| Some(sum * 60.0 + part.parse::<f64>().ok()?));
-    Some(days.parse::<f64>().ok()? * 86_400.0 + seconds?)
+/// A time as Slurm writes it; 0 for one that it does not know.
+fn seconds(text: &str) -> f64 {
+    slurm_time_ms(text).ok().flatten().map_or(0.0, |ms| ms as f64 / 1000.0)
 }
 
 /// When each task began and ended, in seconds since 1970.

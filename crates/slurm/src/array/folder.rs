@@ -1,8 +1,7 @@
 //! The folder of an array: what it consists of, its script, and its journal.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 use formats::array::ArraySpec;
@@ -14,6 +13,7 @@ use super::journal::Journal;
 use super::{ArrayError, of_file};
 use crate::commands::Slurm;
 use crate::record::Record;
+use crate::whole;
 
 /// Where arrays are kept, below the working folder of the job.
 pub const PLACE: &str = ".hotpot/arrays";
@@ -208,15 +208,8 @@ impl Folder {
     }
 
     fn write(&self, name: &str, text: &str, mode: u32) -> Result<(), ArrayError> {
-        let (path, fresh) = (self.path.join(name), self.path.join(format!(".{name}.new")));
-        let mut options = fs::OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(mode).open(&fresh);
-        let put = |mut file: fs::File| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        };
-        let written = file.and_then(put).and_then(|()| fs::rename(&fresh, &path));
-        written.map_err(of_file(&path, "write it"))
+        let path = self.path.join(name);
+        whole::write(&path, text, mode).map_err(of_file(&path, "write it"))
     }
 }
 

@@ -8,6 +8,7 @@ use node::amounts;
 use super::{Alike, Answer, ArrayTasks, GpuState, Holding, Lack, Over, Runs, Standing, Waits};
 use crate::ask::Ask;
 use crate::gres::Booked;
+use crate::profiles::profile;
 use crate::queue_view::{GresNeed, JobView, QueueView};
 
 /// Groups of nodes that are shown with their GPUs.
@@ -84,7 +85,7 @@ fn gres_words(view: &QueueView, need: &GresNeed) -> String {
 fn devices(count: u64, kind: &str) -> String {
     match kind {
         "" => counted(count, "GPU"),
-        kind if crate::queue_view::compute_milli(kind).is_some() => {
+        kind if profile(kind).is_some() => {
             format!("{count} × MIG {kind}")
         }
         kind => format!("{count} whole {kind}"),

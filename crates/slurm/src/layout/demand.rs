@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::commands::{Slurm, SlurmError};
+use crate::gres::{self, Amount};
 use crate::hostlist;
 use crate::record::Record;
 
@@ -100,10 +101,13 @@ impl Demand {
         for (field, each) in FIELDS {
             let number = job.get(each).and_then(|text| text.split('-').next()?.parse().ok());
             let times = number.unwrap_or(1) * at_once;
-            for (name, kind, count) in words(job.get(field).unwrap_or_default()) {
+            for Amount { name, kind, count } in gres::amounts(job.get(field).unwrap_or_default()) {
                 let asked = match (name, kind) {
                     ("shard", _) => &mut self.shards,
-                    (_, kind) => self.types.entry(kind.unwrap_or("gpu").to_owned()).or_default(),
+                    ("gpu", kind) => {
+                        self.types.entry(kind.unwrap_or("gpu").to_owned()).or_default()
+                    }
+                    _ => continue,
                 };
                 match waits {
                     true => asked.waiting += count * times,
@@ -127,25 +131,6 @@ fn at_once(job: &Record) -> u64 {
         all.div_ceil(step.parse().unwrap_or(1).max(1))
     };
     list.split(',').map(count).sum::<u64>().min(most.parse().unwrap_or(u64::MAX)).max(1)
-}
-
-/// Name, type and number of what a field asks, such as `gres:gpu:a100:2` or, later, `gres/gpu:a100=2`.
-fn words(field: &str) -> impl Iterator<Item = (&str, Option<&str>, u64)> {
-    field.split(',').filter_map(|word| {
-        let word = word.trim();
-        let word =
-            word.strip_prefix("gres").map_or(word, |rest| rest.trim_start_matches([':', '/']));
-        let mut parts: Vec<&str> = word.split([':', '=']).collect();
-        let count = match parts.last()?.parse() {
-            Ok(count) => {
-                parts.pop();
-                count
-            }
-            Err(_) => 1,
-        };
-        let name = *parts.first()?;
-        matches!(name, "gpu" | "shard").then(|| (name, parts.get(1).copied(), count))
-    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::lines;
+use crate::gres::{self, Amount};
 
 /// Why a file cannot be changed for one node alone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,17 +48,9 @@ pub fn with_gres(text: &str, node: &str, gres: &str) -> Option<String> {
 
 /// `Gres=` with other GPUs and shards; what else the node has stays.
 pub fn merged(old: &str, gpus: &str) -> String {
-    let others = words(old).filter(|word| !matches!(name(word), "gpu" | "shard" | "mps"));
+    let others =
+        gres::words(old).into_iter().filter(|word| !matches!(name(word), "gpu" | "shard" | "mps"));
     gpus.split(',').chain(others).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(",")
-}
-
-/// The words of a `Gres=`: commas inside brackets do not part them.
-fn words(gres: &str) -> impl Iterator<Item = &str> {
-    let mut depth = 0_i32;
-    gres.split(move |letter| {
-        depth += i32::from(letter == '(') - i32::from(letter == ')');
-        letter == ',' && depth == 0
-    })
 }
 
 fn name(word: &str) -> &str {
@@ -72,17 +65,10 @@ pub fn same(one: &str, other: &str) -> bool {
 /// How many of what a `Gres=` offers, by name and, for GPUs, type.
 pub fn counts(gres: &str) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
-    for word in words(gres).map(|word| word.split('(').next().unwrap_or_default()) {
-        let parts: Vec<&str> = word.split(':').collect();
-        let count = parts.last().and_then(|count| count.parse::<u64>().ok());
-        let (kept, count) = match count {
-            Some(count) => (&parts[..parts.len() - 1], count),
-            None => (&parts[..], 1),
-        };
-        let depth = if name(word) == "gpu" { kept.len() } else { kept.len().min(1) };
-        if count > 0 && !kept.is_empty() && !word.is_empty() {
-            *counts.entry(kept[..depth].join(":")).or_default() += count;
-        }
+    for Amount { name, kind, count } in gres::amounts(gres).filter(|one| one.count > 0) {
+        let kind = kind.filter(|_| name == "gpu");
+        let key = kind.map_or_else(|| name.to_owned(), |kind| format!("{name}:{kind}"));
+        *counts.entry(key).or_default() += count;
     }
     counts
 }

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use node::grant::Grant;
@@ -13,6 +13,7 @@ use node::limiter::PRELOAD_VARIABLE;
 
 use super::{Node, NodeError, file_error};
 use crate::job::Job;
+use crate::whole;
 
 /// First line of what tasks are told.
 const HEAD: &str = "hotpot-slurm-task/1";
@@ -133,13 +134,8 @@ fn make_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
 }
 
-/// Writes a file that nobody sees half written.
+/// Writes a file of a job, in a folder that is made if it is missing.
 pub(super) fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     make_folder(path)?;
-    let fresh = path.with_extension(format!("new-{}", std::process::id()));
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(mode).open(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_data()?;
-    fs::rename(&fresh, path)
+    whole::write(path, text, mode)
 }

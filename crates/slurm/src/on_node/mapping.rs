@@ -8,9 +8,12 @@ use std::path::Path;
 
 use super::files::Granted;
 use super::{Node, NodeError, file_error};
+use crate::whole;
 
 /// Held by whoever edits, as Prologs and Epilogs do at once. The exporter passes over names that are no GPU's.
 const LOCK: &str = ".lock";
+/// Rights of the files: the exporter may be another user's.
+const MODE: u32 = 0o644;
 
 impl Node {
     /// Writes a job down at its GPUs.
@@ -51,7 +54,5 @@ fn edit_one(path: &Path, edit: &impl Fn(&mut BTreeSet<u32>)) -> io::Result<()> {
     let mut jobs = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
     edit(&mut jobs);
     let text: String = jobs.iter().map(|job| format!("{job}\n")).collect();
-    let fresh = path.with_extension("new");
-    fs::write(&fresh, text)?;
-    fs::rename(&fresh, path)
+    whole::write(path, &text, MODE)
 }

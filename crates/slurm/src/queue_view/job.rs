@@ -3,6 +3,7 @@
 use formats::quantity::slurm_memory_mib;
 use formats::sacct::Tres;
 
+use crate::gres::{self, Amount};
 use crate::hostlist;
 use crate::job::Job;
 use crate::record::Record;
@@ -182,22 +183,11 @@ fn need(record: &Record, nodes: u64) -> Need {
     Need { cpus, memory_mib: per_node.or_else(per_cpu).unwrap_or(0), gres }
 }
 
-/// `gres:gpu:a100:2` of 22.05, `gres/gpu:a100:2` of later releases, `gres/gpu=2`.
 fn asked(text: Option<&str>) -> impl Iterator<Item = GresNeed> {
-    let words = text.unwrap_or_default().split(',');
-    words.filter_map(|word| {
-        let word = word.strip_prefix("gres").map_or(word, |rest| &rest[1.min(rest.len())..]);
-        let parts: Vec<&str> = word.split([':', '=']).collect();
-        let (name, kind, count) = match parts.as_slice() {
-            [name] if !name.is_empty() => (*name, "", 1),
-            [name, last] => match last.parse() {
-                Ok(count) => (*name, "", count),
-                Err(_) => (*name, *last, 1),
-            },
-            [name, kind, count] => (*name, *kind, count.parse().ok()?),
-            _ => return None,
-        };
-        Some(GresNeed { name: name.to_owned(), kind: kind.to_owned(), count })
+    gres::amounts(text.unwrap_or_default()).map(|Amount { name, kind, count }| GresNeed {
+        name: name.to_owned(),
+        kind: kind.unwrap_or_default().to_owned(),
+        count,
     })
 }
 

@@ -12,7 +12,6 @@ use crate::commands::{Slurm, SlurmError};
 use crate::hostlist;
 use crate::record::Record;
 pub use job::{GresNeed, JobView, Need};
-pub(crate) use node::compute_milli;
 pub use node::{Device, NodeView};
 
 /// What Slurm and the site say, as text.

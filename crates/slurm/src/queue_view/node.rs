@@ -1,10 +1,7 @@
 //! A node as slurmctld tells of it.
 
-use std::collections::BTreeMap;
-use std::sync::OnceLock;
-
-use model::Catalogue;
-
+use crate::gres;
+use crate::profiles::profile;
 use crate::record::Record;
 
 /// Parts of a card under MPS (gres.conf manual, `Count` of mps: 100 a GPU by default).
@@ -105,25 +102,16 @@ impl NodeView {
     }
 }
 
-/// A word of `Gres=`, such as `gpu:a100:2(S:0-1)` or `shard:634`.
-fn word(text: &str) -> Option<(&str, &str, u64)> {
-    let plain = text.split('(').next().unwrap_or_default();
-    let parts: Vec<&str> = plain.split(':').collect();
-    match parts.as_slice() {
-        [name, count] => Some((name, "", count.parse().ok()?)),
-        [name, kind, count] => Some((name, kind, count.parse().ok()?)),
-        _ => None,
-    }
-}
-
 /// In the order of `Gres=`, by which Slurm counts them (measured, 22.05).
 fn devices(gres: &str) -> Vec<Device> {
-    let words: Vec<_> = gres.split(',').filter_map(word).collect();
+    let all = gres::amounts(gres);
+    let words: Vec<_> =
+        all.map(|one| (one.name, one.kind.unwrap_or_default(), one.count)).collect();
     let named = words.iter().filter(|(name, ..)| *name == "gpu");
     let kinds: Vec<String> = named
         .flat_map(|(_, kind, count)| std::iter::repeat_n((*kind).to_owned(), *count as usize))
         .collect();
-    let whole = |kind: &str| compute_milli(kind).is_none();
+    let whole = |kind: &str| profile(kind).is_none();
     let parts = |name: &str, kind: &str| {
         let alike = |typed: bool| {
             let counted = words.iter().filter(|(of, ty, _)| *of == name && ty.is_empty() != typed);
@@ -141,31 +129,9 @@ fn devices(gres: &str) -> Vec<Device> {
             kind: kind.clone(),
             shards: parts("shard", kind),
             mps: parts("mps", kind).min(MPS_PER_CARD),
-            compute_milli: compute_milli(kind).unwrap_or(1000),
+            compute_milli: profile(kind).map_or(1000, |profile| profile.compute_milli),
         })
         .collect()
-}
-
-/// Part of a GPU's compute that instances of a MIG profile have, in thousandths, the least where models differ;
-/// `None` for what is no profile.
-pub(crate) fn compute_milli(kind: &str) -> Option<u32> {
-    static PROFILES: OnceLock<BTreeMap<String, u32>> = OnceLock::new();
-    PROFILES.get_or_init(profiles).get(kind).copied()
-}
-
-/// All profiles of the catalogue.
-fn profiles() -> BTreeMap<String, u32> {
-    let mut found: BTreeMap<String, u32> = BTreeMap::new();
-    let Ok(catalogue) = Catalogue::shipped() else { return found };
-    for geometry in catalogue.iter().filter_map(|model| model.mig.as_ref()) {
-        for profile in &geometry.profiles {
-            let slices = u32::from(geometry.compute_slices.max(1));
-            let milli = u32::from(profile.compute_slices) * 1000 / slices;
-            let least = found.entry(profile.name.clone()).or_insert(milli);
-            *least = milli.min(*least);
-        }
-    }
-    found
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Cards, Wish};
 use crate::hostlist;
-use crate::queue_view::compute_milli;
+use crate::profiles::profile;
 use crate::usage::UsedOn;
 
 const HOUR_S: f64 = 3600.0;
@@ -80,8 +80,8 @@ impl Cards<'_> {
         let mut typed = 0;
         for (kind, count) in &given.typed_gpus {
             typed += count;
-            match compute_milli(kind) {
-                Some(milli) => found.mig += *count as f64 * f64::from(milli) / 1000.0,
+            match profile(kind) {
+                Some(it) => found.mig += *count as f64 * f64::from(it.compute_milli) / 1000.0,
                 None => found.whole += *count as f64,
             }
         }

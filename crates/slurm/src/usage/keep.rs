@@ -17,6 +17,7 @@ use formats::sacct::{self, JobRow};
 
 use super::UsedOn;
 use crate::commands::{Slurm, SlurmError, start_later};
+use crate::whole;
 
 /// For how long without any success is tried before the rest is left to `tidy`.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -31,6 +32,8 @@ const KEPT_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 const AT_ONCE: usize = 500;
 /// What words of jobs are called.
 const SUFFIX: &str = "used";
+/// Their rights.
+const MODE: u32 = 0o644;
 /// Held by who brings a node's words to accounting.
 const LOCK: &str = "used-lock";
 
@@ -45,9 +48,7 @@ pub fn write(folder: &Path, job: u32, used: &UsedOn) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let path = folder.join(format!("{job}.{SUFFIX}"));
     let sum = read(&path).map_or_else(|| used.clone(), |earlier| earlier.plus(used));
-    let fresh = folder.join(format!("{job}.{SUFFIX}-new"));
-    fs::write(&fresh, sum.word())?;
-    fs::rename(&fresh, &path)
+    whole::write(&path, &sum.word(), MODE)
 }
 
 fn read(path: &Path) -> Option<UsedOn> {
