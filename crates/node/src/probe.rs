@@ -5,27 +5,41 @@ use crate::backend::{Backends, Enforcement};
 use crate::driver::Driver;
 use crate::inventory::Mig;
 use crate::memory_limit;
-use crate::mps::Mps;
+use crate::mps::{ForeignDaemons, Mps};
 use crate::time_slice::TimeSlice;
+
+/// What is the same for all GPUs of the machine, and dear to find out.
+#[derive(Debug)]
+pub(crate) struct OnAll {
+    /// As [`crate::limiter::Limiter::probe`] found.
+    limiter: Enforcement,
+    daemons: ForeignDaemons,
+}
+
+impl OnAll {
+    /// * `limiter` — as [`crate::limiter::Limiter::probe`] found: to find out starts a program.
+    pub(crate) fn find(limiter: Enforcement) -> Self {
+        Self { limiter, daemons: ForeignDaemons::find() }
+    }
+}
 
 /// The backends of one GPU.
 ///
 /// * `gpu` — its UUID.
 /// * `mig` — as [`mig`] found, or why there is none.
-/// * `limiter` — as [`crate::limiter::Limiter::probe`] found, once for the machine.
 pub(crate) fn backends(
     driver: &Driver,
     gpu: &str,
     mig: Enforcement,
     compute_capability: (u32, u32),
-    limiter: Enforcement,
+    on_all: &OnAll,
 ) -> Backends {
     Backends {
         mig,
         memory_limit: memory_limit::untried(driver),
-        mps: Mps::probe(gpu, compute_capability),
+        mps: Mps::probe(gpu, compute_capability, &on_all.daemons),
         time_slice: TimeSlice::probe(),
-        limiter,
+        limiter: on_all.limiter.clone(),
     }
 }
 

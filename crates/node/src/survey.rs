@@ -13,7 +13,7 @@ use crate::inventory::{Device, DriverFacts, Inventory, Link, LostDevice, Mig};
 use crate::limiter::Limiter;
 use crate::mig;
 use crate::model_names::catalogue_name;
-use crate::probe;
+use crate::probe::{self, OnAll};
 
 const MIB: u64 = 1 << 20;
 /// Most NVLinks of a GPU known (18 since Hopper).
@@ -25,17 +25,18 @@ impl Driver {
     /// # Errors
     /// The driver itself does not answer. A single GPU that does not is in [`Inventory::lost`].
     pub fn inventory(&self) -> Result<Inventory, DriverError> {
-        self.inventory_with(&Limiter::probe(None))
+        self.inventory_with(Limiter::probe(None))
     }
 
     /// The same for who knows already whether the limiter can be had: to find out starts a program.
-    pub(crate) fn inventory_with(&self, limiter: &Enforcement) -> Result<Inventory, DriverError> {
+    pub(crate) fn inventory_with(&self, limiter: Enforcement) -> Result<Inventory, DriverError> {
         let mut inventory =
             Inventory { driver: self.facts()?, devices: Vec::new(), lost: Vec::new() };
         let count = self.nvml().device_count().map_err(DriverError::of("nvmlDeviceGetCount_v2"))?;
+        let on_all = OnAll::find(limiter);
         let mut before: Vec<Reached<'_>> = Vec::new();
         for index in 0..count {
-            match self.survey(index, &before, limiter) {
+            match self.survey(index, &before, &on_all) {
                 Ok((device, reached)) => {
                     inventory.devices.push(device);
                     before.push(reached);
@@ -70,7 +71,7 @@ impl Driver {
         &'a self,
         index: u32,
         before: &[Reached<'a>],
-        limiter: &Enforcement,
+        on_all: &OnAll,
     ) -> Result<(Device, Reached<'a>), (Option<String>, DriverError)> {
         let name = format!("GPU {index}");
         let unnamed = |error: DriverError| (None, error.on(&name));
@@ -79,7 +80,7 @@ impl Driver {
         let uuid = handle.uuid().map_err(DriverError::of("nvmlDeviceGetUUID")).map_err(unnamed)?;
         let named = |error: DriverError| (Some(uuid.clone()), error.on(&uuid));
         let reached = Reached::new(index, handle).map_err(named)?;
-        let device = self.describe(&uuid, &reached, before, limiter).map_err(named)?;
+        let device = self.describe(&uuid, &reached, before, on_all).map_err(named)?;
         Ok((device, reached))
     }
 
@@ -88,7 +89,7 @@ impl Driver {
         uuid: &str,
         reached: &Reached<'_>,
         before: &[Reached<'_>],
-        limiter: &Enforcement,
+        on_all: &OnAll,
     ) -> Result<Device, DriverError> {
         let handle = &reached.handle;
         let product = handle.name().map_err(DriverError::of("nvmlDeviceGetName"))?;
@@ -112,7 +113,7 @@ impl Driver {
             compute_mode: compute_mode::read(handle)?.unwrap_or_default(),
             numa_node: handle.numa_node_id().ok(),
             mig,
-            backends: probe::backends(self, uuid, mig_backend, compute_capability, limiter.clone()),
+            backends: probe::backends(self, uuid, mig_backend, compute_capability, on_all),
             links: before.iter().map(|other| reached.link_to(other)).collect(),
         })
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use node::mps::{Caps, Daemon, Interface, Mps, MpsError};
+use node::mps::{Caps, Daemon, ForeignDaemons, Interface, Mps, MpsError};
 use node::tool::{Tool, ToolError};
 use tools::Place;
 
@@ -197,10 +197,10 @@ fn one_that_does_not_come_up_leaves_nothing_and_says_why() {
 
 #[test]
 fn what_is_missing_is_absent_and_says_why() {
-    let old = Mps::probe(GPU, (6, 0));
+    let old = Mps::probe(GPU, (6, 0), &ForeignDaemons::find());
     assert!(format!("{old:?}").contains("below 7.0"), "{old:?}");
     if tools::is_missing("what_is_missing_is_absent_and_says_why", "HOTPOT_MPS_CONTROL") {
-        let missing = Mps::probe(GPU, (8, 0));
+        let missing = Mps::probe(GPU, (8, 0), &ForeignDaemons::find());
         assert!(format!("{missing:?}").contains("HOTPOT_MPS_CONTROL"), "{missing:?}");
     }
 }

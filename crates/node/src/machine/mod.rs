@@ -156,7 +156,7 @@ impl Machine {
             Ok(_) => Enforcement::Cooperative,
             Err(why) => Enforcement::Absent(why.clone()),
         };
-        let inventory = self.driver.inventory_with(&limiter)?;
+        let inventory = self.driver.inventory_with(limiter)?;
         for device in &inventory.devices {
             if let Some(mig) = &device.mig {
                 self.listed.insert(device.uuid.clone(), mig.profile_ids.clone());

@@ -20,6 +20,7 @@ use std::{fs, io};
 
 pub use configuration::{Caps, Interface};
 pub use error::MpsError;
+pub use process::ForeignDaemons;
 use process::Process;
 
 use crate::backend::Enforcement;
@@ -71,13 +72,18 @@ impl Mps {
     /// What holds caps of MPS on a GPU. Cooperative: a client's caps are in its environment.
     ///
     /// * `gpu` — its UUID.
-    pub fn probe(gpu: &str, compute_capability: (u32, u32)) -> Enforcement {
+    /// * `others` — found once for all GPUs.
+    pub fn probe(
+        gpu: &str,
+        compute_capability: (u32, u32),
+        others: &ForeignDaemons,
+    ) -> Enforcement {
         if compute_capability < VOLTA {
             let (major, minor) = compute_capability;
             let why = "has compute capability";
             return Enforcement::Absent(format!("mps: the GPU {why} {major}.{minor}, below 7.0"));
         }
-        match Self::find().map_err(MpsError::from).and_then(|_| refuse_foreign(gpu)) {
+        match Self::find().map_err(MpsError::from).and_then(|_| refuse_foreign(gpu, others)) {
             Ok(()) => Enforcement::Cooperative,
             Err(error) => Enforcement::Absent(format!("mps: {error}")),
         }
@@ -108,7 +114,7 @@ impl Mps {
         if let Some(process) = running(folder) {
             return Err(MpsError::Runs { pid: process.pid, folder: folder.into() });
         }
-        refuse_foreign(gpu)?;
+        refuse_foreign(gpu, &ForeignDaemons::find())?;
         end_all(&pipes(folder))?;
         for path in [folder.to_path_buf(), pipes(folder), logs(folder)] {
             make(&path).map_err(|source| MpsError::Folder { path, source })?;
@@ -291,9 +297,10 @@ fn gone(folder: &Path) -> MpsError {
     MpsError::Gone { folder: folder.into(), log: logs(folder).join("control.log") }
 }
 
-fn refuse_foreign(gpu: &str) -> Result<(), MpsError> {
-    let foreign = process::foreign(gpu);
-    foreign.map_or(Ok(()), |found| Err(MpsError::Foreign { pid: found.pid, gpu: gpu.into() }))
+fn refuse_foreign(gpu: &str, others: &ForeignDaemons) -> Result<(), MpsError> {
+    others
+        .of(gpu)
+        .map_or(Ok(()), |found| Err(MpsError::Foreign { pid: found.pid, gpu: gpu.into() }))
 }
 
 /// The control program, looking at one folder. Nothing of MPS comes from our own environment, where

@@ -87,23 +87,37 @@ fn value(environment: &[u8], name: &str) -> Option<OsString> {
     Some(OsStr::from_bytes(value).to_owned())
 }
 
-/// A control daemon that serves a GPU and is none of hotpot's, such as one for the whole machine.
-///
-/// The environment of other users' processes cannot be read without root: of those the one in the
-/// default folder counts, and serves all GPUs.
-pub(super) fn foreign(gpu: &str) -> Option<Process> {
-    all().find(|process| {
-        let environment = process.environment();
-        let variable = |name| environment.as_deref().and_then(|all| value(all, name));
-        if variable(MARK).is_some() {
-            return false;
-        }
-        let pipes = variable("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|| DEFAULT_PIPES.into());
-        // Else it is a server, or the program as a command.
-        let daemon = fs::read_to_string(Path::new(&pipes).join(PID_FILE)).unwrap_or_default();
-        daemon.trim() == process.pid.to_string()
-            && variable("CUDA_VISIBLE_DEVICES").is_none_or(|names| may_name(&names, gpu))
-    })
+/// The control daemons that are none of hotpot's, such as one for the whole machine, with the devices that they are
+/// bound to. To find them, every process is looked at.
+#[derive(Clone, Debug)]
+pub struct ForeignDaemons(Vec<(Process, Option<OsString>)>);
+
+impl ForeignDaemons {
+    /// Looks for them.
+    ///
+    /// The environment of other users' processes cannot be read without root: of those the one in the
+    /// default folder counts, and serves all GPUs.
+    pub fn find() -> Self {
+        Self(all().filter_map(foreign).collect())
+    }
+
+    /// One that serves a GPU.
+    pub(super) fn of(&self, gpu: &str) -> Option<Process> {
+        let serves = |names: &Option<OsString>| names.as_deref().is_none_or(|it| may_name(it, gpu));
+        self.0.iter().find(|(_, names)| serves(names)).map(|(process, _)| *process)
+    }
+}
+
+fn foreign(process: Process) -> Option<(Process, Option<OsString>)> {
+    let environment = process.environment();
+    let variable = |name| environment.as_deref().and_then(|all| value(all, name));
+    if variable(MARK).is_some() {
+        return None;
+    }
+    let pipes = variable("CUDA_MPS_PIPE_DIRECTORY").unwrap_or_else(|| DEFAULT_PIPES.into());
+    // Else it is a server, or the program as a command.
+    let daemon = fs::read_to_string(Path::new(&pipes).join(PID_FILE)).unwrap_or_default();
+    (daemon.trim() == process.pid.to_string()).then(|| (process, variable("CUDA_VISIBLE_DEVICES")))
 }
 
 /// Whether a list of devices may hold a GPU: its number is not known here, so that any number may be
