@@ -62,11 +62,11 @@ fn main() -> ExitCode {
         ["test"] => suite::run(),
         ["tidy"] => tidy::run(),
         ["bless"] => bless::run(),
-        ["reproduce" | "compare" | "ablate" | "churn" | "mig" | "speed" | "limiter", ..]
-            if cfg!(debug_assertions) =>
-        {
-            shell::again_in_release(&args)
-        }
+        [
+            "reproduce" | "compare" | "ablate" | "churn" | "mig" | "speed" | "limiter"
+            | "slurm-arrays",
+            ..,
+        ] if cfg!(debug_assertions) => shell::again_in_release(&args),
         ["gpu-test", rest @ ..]
             if cfg!(debug_assertions) && shell::has_cargo() && !rest.contains(&"--help") =>
         {

@@ -104,6 +104,8 @@ pub struct DeviceLine {
     pub minor: Option<u32>,
     /// Whether the line names several files: a MIG instance.
     pub is_instance: bool,
+    /// The file that no other device has: a card's, or the last of an instance, that of its compute instance.
+    pub file: String,
 }
 
 /// The GPUs that gres.conf names for a node, in its order; empty if it leaves them to be detected. Slurm may
@@ -138,14 +140,18 @@ fn line_devices(line: &str, node: &str) -> Vec<DeviceLine> {
         return Vec::new();
     }
     let kind = get("type").map(str::to_owned);
-    let line = |file: &str, is_instance| DeviceLine {
+    let line = |of_card: &str, own: Option<&str>| DeviceLine {
         kind: kind.clone(),
-        minor: trailing_number(file),
-        is_instance,
+        minor: trailing_number(of_card),
+        is_instance: own.is_some(),
+        file: own.unwrap_or(of_card).to_owned(),
     };
     match (get("file"), get("multiplefiles")) {
-        (Some(files), _) => hostlist::expand(files).iter().map(|file| line(file, false)).collect(),
-        (None, Some(files)) => vec![line(files.split(',').next().unwrap_or_default(), true)],
+        (Some(files), _) => hostlist::expand(files).iter().map(|file| line(file, None)).collect(),
+        (None, Some(files)) => {
+            let files: Vec<&str> = files.split(',').collect();
+            vec![line(files.first().unwrap_or(&""), files.last().copied())]
+        }
         (None, None) => Vec::new(),
     }
 }

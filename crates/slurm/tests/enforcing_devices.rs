@@ -137,6 +137,23 @@ fn jobs_with_instances_see_one_each_and_whole_cards_stay_whole() {
 }
 
 #[test]
+fn tasks_that_are_bound_to_instances_see_one_each() {
+    let test = "tasks_that_are_bound_to_instances_see_one_each";
+    for cgroup in [false, true] {
+        let Some(site) = Site::up(test, Options { cgroup, ..mixed() }) else { return };
+        let [_, small, other] = divide(&site);
+        let script = "srun -Q -n2 --gpus-per-task=1g.10gb:1 @ devices";
+        let job = site.submit(&["-n2", "--gres=gpu:1g.10gb:2"], script);
+        let out = site.finish(&job);
+        let mut seen = devices(&out).concat();
+        seen.sort();
+        let mut expected = [bare(&small), bare(&other)];
+        expected.sort_unstable();
+        assert_eq!(seen, expected, "cgroups: {cgroup}: {out}");
+    }
+}
+
+#[test]
 fn a_job_whose_gpu_is_another_in_gres_conf_than_for_slurm_goes_back() {
     let test = "a_job_whose_gpu_is_another_in_gres_conf_than_for_slurm_goes_back";
     let Some(site) = Site::up(test, mixed()) else { return };

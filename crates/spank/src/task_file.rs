@@ -12,9 +12,10 @@
 //! ```
 //!
 //! `restart` counts the job's starts before the one that is meant. `device` names what the number by which Slurm
-//! counts a GPU of this node is for CUDA, `file` its device file, `set` and `prepend` change a variable, `refuse` says why the job must not
-//! run here, `sent-back` why it is about to go back into the queue. A value goes to the end of its line. Root
-//! writes the file, as a whole or not at all (written elsewhere, then renamed).
+//! counts a GPU of this node is for CUDA, `file` the device file that it has for itself, `set` and `prepend` change a
+//! variable, `refuse` says why the job must not run here, `sent-back` why it is about to go back into the queue. A
+//! value goes to the end of its line. Root writes the file, as a whole or not at all (written elsewhere, then
+//! renamed).
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -34,7 +35,7 @@ pub(crate) struct TaskFile {
     pub(crate) restart: Option<u32>,
     /// The job's GPUs on this node: Slurm's number and CUDA's name, in the order of the file.
     pub(crate) devices: Vec<(u32, String)>,
-    /// Device files of whole GPUs, by Slurm's number.
+    /// Files that the devices have for themselves alone, by Slurm's number.
     pub(crate) files: Vec<(u32, String)>,
     /// Variables and their values.
     pub(crate) set: Vec<(String, String)>,

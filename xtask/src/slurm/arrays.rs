@@ -87,7 +87,8 @@ pub(crate) fn run(quick: bool) -> Verdict {
 
 fn one(way: Way, seconds: f64, tasks: u32) -> Result<Found, String> {
     let options = Options { nodes: 1, gpus: GPUS, cpus: 64, ..Options::default() };
-    let bench = Bench::up("arrays", options, true)?;
+    // Slurm alone has no Prolog to pay for.
+    let bench = Bench::up("arrays", options, way.pilots)?;
     for folder in ["results", "times"] {
         let path = bench.folder.join(folder);
         fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;

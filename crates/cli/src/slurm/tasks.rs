@@ -8,7 +8,7 @@ use slurm::array::folder::Folder;
 use slurm::array::ledger::Ledger;
 
 use super::args::Tasks;
-use super::refused;
+use super::{refused, waiting};
 use crate::args::Output;
 use crate::failure::{Answer, Failure};
 use crate::run::seconds;
@@ -26,6 +26,10 @@ pub(super) fn run(options: &Tasks) -> Result<Answer, Failure> {
         Output::Table => table(&folder, &figures, options.all),
     };
     screen::print(&text)?;
+    let ledger = journal.ledger();
+    if !ledger.is_over() && waiting::has_pilots(&folder, ledger) == Some(false) {
+        screen::note(&waiting::none_is_left(&folder));
+    }
     answer(journal.ledger())
 }
 

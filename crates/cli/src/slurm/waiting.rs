@@ -37,17 +37,20 @@ pub(super) fn wait(folder: &Folder) -> Result<Answer, Failure> {
     let figures = Figures::of(journal.ledger(), Clock::calendar_ms());
     screen::note(&figures.line());
     if !journal.ledger().is_over() {
-        let folder = folder.path().display();
-        screen::note(&format!(
-            "no pilot is left; continue with `hotpot slurm run --resume {folder}`"
-        ));
+        screen::note(&none_is_left(folder));
         return Ok(Answer::No);
     }
     tasks::answer(journal.ledger())
 }
 
+/// What to do if tasks wait and no pilot is there.
+pub(super) fn none_is_left(folder: &Folder) -> String {
+    let folder = folder.path().display();
+    format!("no pilot is left; continue with `hotpot slurm run --resume {folder}`")
+}
+
 /// `None` if Slurm does not answer.
-fn has_pilots(folder: &Folder, ledger: &Ledger) -> Option<bool> {
+pub(super) fn has_pilots(folder: &Folder, ledger: &Ledger) -> Option<bool> {
     for array in submission::submissions(folder, ledger) {
         if !queue::elements(array).ok()?.is_empty() {
             return Some(true);

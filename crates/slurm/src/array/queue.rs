@@ -89,13 +89,16 @@ pub fn requeue(id: PilotId) -> Result<(), ToolError> {
     ask("scontrol", &["requeue", &element_name(id)]).map(drop)
 }
 
-/// Writes a comment on the jobs of an array.
+/// Writes a comment on the jobs of an array that are not over: of the others Slurm says so, and that it has failed.
 ///
 /// # Errors
 /// Slurm refuses, or gives no answer.
 pub fn comment(array: u64, text: &str) -> Result<(), ToolError> {
     let (job, comment) = (format!("JobId={array}"), format!("Comment={text}"));
-    ask("scontrol", &["update", &job, &comment]).map(drop)
+    match ask("scontrol", &["update", &job, &comment]) {
+        Err(ToolError::Failed { said, .. }) if said.contains("already finished") => Ok(()),
+        done => done.map(drop),
+    }
 }
 
 /// Time between TERM and KILL on this cluster, in ms; Slurm's default if it does not say.

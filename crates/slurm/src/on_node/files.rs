@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use node::grant::Grant;
 use node::limiter::PRELOAD_VARIABLE;
@@ -25,6 +25,8 @@ const GRANTS_MODE: u32 = 0o600;
 
 /// A grant and the position in gres.conf of what it is for.
 pub(super) type Granted = (u32, Grant);
+/// A device file and the position of what it belongs to.
+pub(super) type DeviceFile = (u32, PathBuf);
 
 impl Node {
     /// Notes what a job has been granted so far.
@@ -42,19 +44,17 @@ impl Node {
     }
 
     /// Tells a job's tasks of their devices; also that there are none.
-    pub(super) fn tell(&self, job: &Job, granted: &[Granted]) -> Result<(), NodeError> {
-        self.write_task(job, &(self.device_files(granted) + &told(granted)))
-    }
-
-    /// Lines that say which device files whole GPUs have.
-    fn device_files(&self, granted: &[Granted]) -> String {
-        let folder = self.site.devices_of(&self.name);
-        let whole = granted.iter().filter(|(_, grant)| grant.device == grant.gpu);
-        let line = |(index, grant): &Granted| {
-            let minor = self.machine.driver().device(&grant.gpu).ok()?.minor_number().ok()?;
-            Some(format!("file {index} {}\n", folder.join(format!("nvidia{minor}")).display()))
-        };
-        whole.filter_map(line).collect()
+    ///
+    /// * `files` — those that devices have for themselves.
+    pub(super) fn tell(
+        &self,
+        job: &Job,
+        granted: &[Granted],
+        files: &[DeviceFile],
+    ) -> Result<(), NodeError> {
+        let line = |(index, file): &DeviceFile| format!("file {index} {}\n", file.display());
+        let files: String = files.iter().map(line).collect();
+        self.write_task(job, &(files + &told(granted)))
     }
 
     /// Keeps a job's tasks from running.

@@ -8,7 +8,7 @@ use node::inventory::Inventory;
 use node::machine::MachineError;
 use node::model_names::EngineGpus;
 
-use super::files::Granted;
+use super::files::{DeviceFile, Granted};
 use super::requeue::send_back_later;
 use super::shares::share;
 use super::slots::{Slot, slots};
@@ -39,6 +39,12 @@ struct Wanted {
     index: u32,
     slot: Slot,
     share: Share,
+}
+
+/// What a job has been granted, and where its devices are.
+struct Seated {
+    granted: Vec<Granted>,
+    files: Vec<DeviceFile>,
 }
 
 /// Why a job gets no seat.
@@ -72,12 +78,12 @@ impl Node {
         }
         self.take_back(id)?;
         if job.booked_on(&self.name).is_empty() && !job.wants_gpus {
-            self.tell(&job, &[])?;
+            self.tell(&job, &[], &[])?;
             return Ok(Verdict::Nothing);
         }
         match self.seat_all(&job) {
-            Ok(granted) => {
-                self.tell(&job, &granted)?;
+            Ok(Seated { granted, files }) => {
+                self.tell(&job, &granted, &files)?;
                 self.map_job(&granted, id)?;
                 Ok(Verdict::Ready(granted.into_iter().map(|(_, grant)| grant.device).collect()))
             }
@@ -90,8 +96,8 @@ impl Node {
         }
     }
 
-    /// All of its shares or none.
-    fn seat_all(&mut self, job: &Job) -> Result<Vec<Granted>, NoSeat> {
+    /// All of its shares or none, and the files of their devices.
+    fn seat_all(&mut self, job: &Job) -> Result<Seated, NoSeat> {
         let inventory = self.machine.look()?;
         let wanted = self.wanted(job, &inventory)?;
         let mut granted = Vec::new();
@@ -105,7 +111,9 @@ impl Node {
             }
             self.write_grants(job.id, &granted)?;
         }
-        Ok(granted)
+        let file = |wanted: Wanted| Some((wanted.index, wanted.slot.file?));
+        let files = wanted.into_iter().filter_map(file).collect();
+        Ok(Seated { granted, files })
     }
 
     fn wanted(&self, job: &Job, inventory: &Inventory) -> Result<Vec<Wanted>, NoSeat> {
@@ -118,7 +126,7 @@ impl Node {
             gpu: self.name.clone(),
             why: error.to_string(),
         })?;
-        let slots = slots(&lines, inventory);
+        let slots = slots(&lines, inventory, &self.site.devices_of(&self.name));
         let mut wanted = Vec::new();
         let all_booked = job.booked_on(&self.name);
         if all_booked.is_empty() {

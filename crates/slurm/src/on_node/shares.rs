@@ -82,7 +82,7 @@ mod tests {
     fn a_cap_is_what_was_asked_and_never_more_than_is_booked() {
         let catalogue = Catalogue::shipped().unwrap();
         let model = catalogue.get("a100-80gb").unwrap();
-        let slot = Slot { gpu: "GPU-1".into(), instance: None };
+        let slot = Slot { gpu: "GPU-1".into(), instance: None, file: None };
         let of = |name: &str, amount, ask: Ask| {
             let booked =
                 Booked { name: name.into(), kind: None, of_device: BTreeMap::from([(0, amount)]) };
