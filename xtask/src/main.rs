@@ -46,7 +46,7 @@ const HELP: &str = "cargo xtask VERB
   install     build hotpot and put it under a PREFIX, such as ~/.local or /usr/local
   occupancy   how busy `hotpot run` keeps GPUs with short tasks, and what sharing saves [--quick]
   slurm-arrays  short tasks by plain sbatch and by `hotpot slurm run`, on real Slurm [--quick]
-  slurm-churn   is a card ever given twice while jobs come and go, without hotpot and with it [--quick]
+  slurm-churn   is a card or MIG instance ever given twice while jobs come and go, without hotpot and with it [--quick]
   slurm-lab   a real Slurm cluster on this host: up DIR [OPTION...], down DIR, status DIR
   speed       CPU seconds and peak memory of whole runs
 

@@ -47,6 +47,7 @@ pub(crate) fn run(words: &[&str]) -> Verdict {
         "about" => about(&ask),
         "see" => see(&ask),
         "idle" => idle(&ask),
+        "hold" => hold(&ask),
         "allocate" => memory::run(&ask),
         "calibrate" => compute::calibrate(&ask),
         "work" => compute::work(&ask),
@@ -113,4 +114,13 @@ fn idle(ask: &Ask) -> Verdict {
     say("free", free);
     say("total", total);
     wait_at("holding").map(|_| ())
+}
+
+/// Holds `bytes` of memory for `ms`.
+fn hold(ask: &Ask) -> Verdict {
+    let cuda = Cuda::open(ask.lookup())?;
+    let stay = Duration::from_millis(ask.get("ms")?);
+    let taken = cuda.alloc(ask.get("bytes")?);
+    std::thread::sleep(stay);
+    taken.map(|_| ()).map_err(String::from)
 }
