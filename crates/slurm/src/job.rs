@@ -16,6 +16,8 @@ pub struct Job {
     pub name: String,
     /// `RUNNING`, `PENDING`, `COMPLETING` and so on, without flags.
     pub state: String,
+    /// Whether its Prologs still run. In 22.05 it is `RUNNING` then (seen), in others `CONFIGURING`.
+    pub in_prolog: bool,
     /// Its user's number.
     pub uid: u32,
     /// Its user's first group.
@@ -65,10 +67,12 @@ impl Job {
         });
         let id = number("JobId")?;
         let task = number("ArrayJobId").zip(number("ArrayTaskId"));
+        let state = state.split(['+', ' ']).next().unwrap_or(state);
         Some(Self {
             id,
             name: task.map_or_else(|| id.to_string(), |(array, task)| format!("{array}_{task}")),
-            state: state.split(['+', ' ']).next().unwrap_or(state).to_owned(),
+            state: state.to_owned(),
+            in_prolog: state == "CONFIGURING" || record.get("Reason") == Some("Prolog"),
             uid: in_brackets("UserId")?,
             gid: in_brackets("GroupId").unwrap_or(0),
             can_be_requeued: number("BatchFlag")? > 0 && number("Requeue") == Some(1),
@@ -108,14 +112,9 @@ impl Job {
     }
 }
 
-/// Reads `gres:gpu:a100:2,gres:shard:3`, in later releases `gres/gpu:a100=2`.
+/// Whether `gres:gpu:a100:2,gres:shard:3`, in later releases `gres/gpu:a100=2`, asks for any.
 fn wants_gpus(tres: &str) -> bool {
-    tres.split(',').any(|word| {
-        let word = word.trim_start_matches("gres:").trim_start_matches("gres/");
-        let mut parts = word.split([':', '=']);
-        let is_gpu = parts.next().is_some_and(|name| ["gpu", "shard", "mps"].contains(&name));
-        is_gpu && parts.next_back() != Some("0")
-    })
+    gres::amounts(tres).any(|one| ["gpu", "shard", "mps"].contains(&one.name) && one.count > 0)
 }
 
 #[cfg(test)]
@@ -147,5 +146,9 @@ mod tests {
         assert_eq!(job.booked_on("n2")[0].of_device.len(), 1);
         assert!(job.booked_on("n3").is_empty());
         assert_eq!(job.asked().unwrap().memory_mib, Some(2048));
+        let in_prolog = |line: &str| Job::of(&Record::parse(line)).unwrap().in_prolog;
+        assert!(!in_prolog(line));
+        assert!(in_prolog(&line.replace("RUNNING", "CONFIGURING")));
+        assert!(in_prolog(&line.replace("RUNNING", "RUNNING Reason=Prolog")));
     }
 }

@@ -37,7 +37,7 @@ pub fn send_back(slurm: Slurm, id: u32, why: &str) -> Result<(), SlurmError> {
     let begun = Instant::now();
     let job = loop {
         let Some(job) = Job::ask(slurm, id)? else { return Ok(()) };
-        if job.state != "CONFIGURING" || begun.elapsed() > PROLOGS {
+        if !job.in_prolog || begun.elapsed() > PROLOGS {
             break job;
         }
         thread::sleep(LOOK_EVERY);
