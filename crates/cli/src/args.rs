@@ -32,7 +32,7 @@ pub(crate) enum Verb {
     Explain(Explain),
     /// Serve what this machine's GPUs do as Prometheus metrics.
     Agent(Agent),
-    /// Show this machine's GPUs as pots: who sits where, to scale, and what is free.
+    /// Show this machine's or a Slurm cluster's GPUs as pots: who sits where, what is free.
     Top(Top),
     /// Report what was held of GPUs and what was used, and the right sizes to ask.
     Report(crate::report::Report),
@@ -254,15 +254,27 @@ pub(crate) enum MetricNames {
                         Where standard output is no terminal, one picture is printed as text.\n\
                         Examples:\n  \
                         hotpot top --once --output json\n  \
+                        hotpot top --slurm --agents http://{node}:9400/metrics\n  \
                         hotpot top --simulate-gpus /tmp/hotpot-simulated-123"
 )]
 pub(crate) struct Top {
+    /// Show the GPUs of all nodes of the Slurm cluster: who holds what of them, and what is free.
+    #[arg(long, conflicts_with = "simulate_gpus")]
+    pub(crate) slurm: bool,
+    /// Where the nodes' agents (`hotpot agent`) tell how busy GPUs are: {node} stands for a node's
+    /// name, {address} for its address. Default: Agents of hotpot.conf, else nowhere.
+    #[arg(long, value_name = "URL", requires = "slurm", value_parser = agents)]
+    pub(crate) agents: Option<String>,
+    /// File with the token that they want. Default: AgentsToken of hotpot.conf.
+    #[arg(long, value_name = "FILE", requires = "slurm")]
+    pub(crate) agents_token: Option<PathBuf>,
     /// Print one picture and end.
     #[arg(long)]
     pub(crate) once: bool,
-    /// Time between two measurements: 100ms to 1h.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
-    pub(crate) interval: Duration,
+    /// Time between two pictures: 100ms to 1h. Default: 1s, with --slurm 2s, which asks slurmctld for
+    /// all nodes and jobs each time.
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    pub(crate) interval: Option<Duration>,
     /// Show simulated GPUs, such as a100-80gb:8, on a machine that has none; or those of a simulated
     /// machine that is up, by the folder that `hotpot run` has told.
     #[arg(long, value_name = "MODEL:COUNT|FOLDER")]
@@ -323,6 +335,10 @@ fn interval(text: &str) -> Result<Duration, &'static str> {
     let ms = formats::quantity::duration_ms(text).ok();
     let within = ms.filter(|ms| (100..=3_600_000).contains(ms));
     within.map(Duration::from_millis).ok_or("give a time from 100ms to 1h, such as 500ms or 2s")
+}
+
+fn agents(text: &str) -> Result<String, String> {
+    slurm::agents::check(text).map(|()| text.to_owned())
 }
 
 fn address(text: &str) -> Result<std::net::SocketAddr, &'static str> {

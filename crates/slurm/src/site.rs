@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use model::SharingKind;
 use thiserror::Error;
 
+use crate::agents;
 use crate::ask;
 use crate::layout::Ways;
 
@@ -39,6 +40,10 @@ pub struct Site {
     pub capabilities: PathBuf,
     /// How nodes are reached to change their layout.
     pub ways: Ways,
+    /// Where nodes' agents answer; see [`crate::agents::Agents::new`].
+    pub agents: Option<String>,
+    /// File with the token that they want.
+    pub agents_token: Option<PathBuf>,
 }
 
 /// The file cannot be used.
@@ -61,6 +66,8 @@ impl Default for Site {
             devices: PathBuf::from("/dev"),
             capabilities: PathBuf::from("/proc/driver/nvidia/capabilities"),
             ways: Ways::default(),
+            agents: None,
+            agents_token: None,
         }
     }
 }
@@ -123,9 +130,15 @@ impl Site {
             "cardtypes" => self.card_types = card_types(value)?,
             "devices" => self.devices = PathBuf::from(value),
             "capabilities" => self.capabilities = PathBuf::from(value),
+            "agents" => {
+                agents::check(value).map_err(|why| format!("Agents={value}: {why}"))?;
+                self.agents = Some(value.to_owned());
+            }
+            "agentstoken" => self.agents_token = Some(PathBuf::from(value)),
             key if self.ways.take(key, value)? => {}
             _ => {
-                let known = "ShardMiB, Sharing, JobMapping, Jobs, CardTypes, Devices, Capabilities";
+                let known = "ShardMiB, Sharing, JobMapping, Jobs, CardTypes, Devices, Capabilities, Agents, \
+                             AgentsToken";
                 let ways = Ways::KEYS;
                 let known = format!("{known}, {ways}");
                 return Err(format!("`{name}` is not known; there are {known}"));
@@ -194,5 +207,10 @@ mod tests {
         assert!(wrong("\nShardMiB=0").starts_with("/etc/slurm/hotpot.conf:2: "));
         assert!(wrong("Sharing=mig").contains("capped, timeslice or mps"));
         assert!(wrong("Shards=3").contains("there are ShardMiB"));
+        assert!(wrong("Agents=http://login:9400/metrics").contains("{node}"));
+        let site =
+            Site::parse("Agents=http://{node}:9400/metrics\nAgentsToken=/t\n", path).unwrap();
+        assert_eq!(site.agents.as_deref(), Some("http://{node}:9400/metrics"));
+        assert_eq!(site.agents_token.as_deref(), Some(Path::new("/t")));
     }
 }

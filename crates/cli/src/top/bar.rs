@@ -67,12 +67,15 @@ fn scaled(ratio: f64, cells: usize) -> usize {
 }
 
 /// The name in at most `room` cells, one letter each: with the profile, or without, or only its
-/// last word (the task of a run, the number of a job), or what fits of that.
+/// last word (the task of a run) or its job's number, or what fits of that.
 fn name(part: &Part, room: usize) -> Vec<char> {
     let profile = part.profile.as_deref().unwrap_or_default();
     let both = [part.label.as_str(), profile].join(" ");
     let full = if part.label.is_empty() { profile } else { part.label.as_str() };
-    let last = full.rsplit(['/', ' ']).next().unwrap_or(full);
+    let last = match &part.job {
+        Some(job) => job.id.as_str(),
+        None => full.rsplit(['/', ' ']).next().unwrap_or(full),
+    };
     let fits = |text: &&str| text.chars().count() <= room;
     let text = [both.trim(), full, last].into_iter().find(fits).unwrap_or(last);
     let narrow = |letter: char| Span::raw(letter.to_string()).width() == 1;

@@ -20,6 +20,10 @@ const NAME: usize = 26;
 pub(super) fn lines(pot: &Pot, width: usize) -> Vec<Line<'static>> {
     let mut lines =
         vec![Line::raw(format!(" {}", pot.uuid)), indented(bar(pot, width.saturating_sub(2)))];
+    if let Some(on) = &pot.on {
+        let free = gib(on.free_bytes);
+        lines.push(Line::raw(format!(" on {}; {free} GiB free by Slurm's books", on.node)));
+    }
     lines.push(Line::raw(format!(
         " memory {} of {} GiB, busy {}, mode {}, isolation {}, α {}",
         gib(pot.memory_used_bytes),

@@ -1,5 +1,6 @@
 //! The whole screen: head, GPUs or the page of one of them, keys.
 
+use node::inventory::DriverFacts;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -9,8 +10,8 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 use super::bar::colour;
 use super::pot::{Class, Pot};
 use super::rows::Columns;
-use super::view::View;
-use super::{Picture, details};
+use super::view::{Sort, View};
+use super::{Picture, Shown, details, groups};
 
 /// Lines of one GPU in the table, without the empty one that follows where there is room.
 const LINES: usize = 2;
@@ -39,25 +40,36 @@ pub(super) fn draw(frame: &mut Frame<'_>, picture: &Picture, view: &View) {
     let ordered = view.ordered(&picture.pots);
     frame.render_widget(head_line(picture, view), head);
     match ordered.get(view.position(&ordered)) {
-        None => frame.render_widget(Line::raw(" no GPU on this machine"), body),
+        None => frame.render_widget(Line::raw(nothing(picture)), body),
         Some(pot) if view.details => page(frame, pot, view, body),
-        Some(_) => table(frame, &ordered, view, body),
+        Some(_) => table(frame, picture, &ordered, view, body),
     }
-    frame.render_widget(foot_line(view, foot.width), foot);
+    frame.render_widget(foot_line(picture, view, &ordered, foot.width), foot);
     if view.help {
         help(frame);
     }
 }
 
-/// What the machine is, in a word.
+/// What the machine or the cluster is, in a word.
 pub(super) fn summary(picture: &Picture) -> String {
     let count = picture.pots.len();
-    let plural = if count == 1 { "" } else { "s" };
     let tenants = picture.pots.iter().flat_map(|pot| &pot.parts);
     let tenants = tenants.filter(|part| part.class != Class::Empty).count();
-    let simulated = if picture.simulated { " · SIMULATED" } else { "" };
-    let driver = &picture.driver.driver;
-    format!("{count} GPU{plural} · {tenants} shares in use · driver {driver}{simulated}")
+    match &picture.of {
+        Shown::Cluster(cluster) => cluster.summary(count, tenants),
+        Shown::Machine(DriverFacts { driver, .. }) => {
+            let plural = if count == 1 { "" } else { "s" };
+            let simulated = if picture.simulated { " · SIMULATED" } else { "" };
+            format!("{count} GPU{plural} · {tenants} shares in use · driver {driver}{simulated}")
+        }
+    }
+}
+
+fn nothing(picture: &Picture) -> &'static str {
+    match picture.of {
+        Shown::Machine(_) => " no GPU on this machine",
+        Shown::Cluster(_) => " no node has a GPU that Slurm knows of (Gres= in slurm.conf)",
+    }
 }
 
 fn head_line(picture: &Picture, view: &View) -> Line<'static> {
@@ -71,17 +83,30 @@ fn head_line(picture: &Picture, view: &View) -> Line<'static> {
     line
 }
 
-fn table(frame: &mut Frame<'_>, ordered: &[&Pot], view: &View, area: Rect) {
-    let all: Vec<Pot> = ordered.iter().map(|pot| (*pot).clone()).collect();
-    let columns = Columns::fitting(usize::from(area.width), &all);
+fn table(frame: &mut Frame<'_>, picture: &Picture, ordered: &[&Pot], view: &View, area: Rect) {
+    let grouped = view.sort == Sort::Index;
+    let columns = Columns::fitting(usize::from(area.width), ordered, !grouped);
     let at = view.position(ordered);
+    let node = |before: Option<usize>, place: usize| {
+        let before = before.map(|before| ordered[before]);
+        picture.node_before(before, ordered[place]).filter(|_| grouped)
+    };
+    let begins = |place: usize| node(place.checked_sub(1), place).is_some();
+    let heights: Vec<usize> =
+        (0..ordered.len()).map(|place| LINES + usize::from(begins(place))).collect();
     // As many GPUs as fit below the head, the selected one among them.
     let room = usize::from(area.height).saturating_sub(1);
-    let airy = ordered.len() * (LINES + 1) <= room;
-    let fit = (room / LINES).max(1);
-    let first = (at + 1).saturating_sub(fit);
+    let airy = heights.iter().sum::<usize>() + ordered.len() <= room;
+    let first = first_shown(&heights, at, room);
     let mut lines = vec![columns.head()];
-    for (place, pot) in ordered.iter().enumerate().skip(first).take(fit) {
+    for (place, pot) in ordered.iter().enumerate().skip(first) {
+        // Above the first that shows its node stands in any case.
+        let before = place.checked_sub(1).filter(|_| place > first);
+        let above = node(before, place).map(groups::line);
+        if place > at && lines.len() + LINES + usize::from(above.is_some()) > room + 1 {
+            break;
+        }
+        lines.extend(above);
         lines.extend(columns.rows(pot, place == at));
         if airy {
             lines.push(Line::default());
@@ -90,8 +115,26 @@ fn table(frame: &mut Frame<'_>, ordered: &[&Pot], view: &View, area: Rect) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
+/// The first GPU that shows, so that the one at `at` does too.
+///
+/// * `heights` — lines of each GPU, with that of its node where one begins.
+fn first_shown(heights: &[usize], at: usize, room: usize) -> usize {
+    let grouped = usize::from(heights.first().is_some_and(|first| *first > LINES));
+    let mut first = at;
+    let mut below = 0;
+    while first > 0 {
+        below += heights[first];
+        // What stands there now would be the first, with its node above it.
+        if LINES + grouped + below > room {
+            break;
+        }
+        first -= 1;
+    }
+    first
+}
+
 fn page(frame: &mut Frame<'_>, pot: &Pot, view: &View, area: Rect) {
-    let title = format!(" GPU {} · {} ", pot.index, pot.model);
+    let title = format!(" GPU {} · {} ", pot.place(), pot.model);
     let block = Block::bordered().title(title);
     let inner = block.inner(area);
     let lines = details::lines(pot, usize::from(inner.width));
@@ -100,7 +143,7 @@ fn page(frame: &mut Frame<'_>, pot: &Pot, view: &View, area: Rect) {
     frame.render_widget(page, area);
 }
 
-fn foot_line(view: &View, width: u16) -> Line<'static> {
+fn foot_line(picture: &Picture, view: &View, ordered: &[&Pot], width: u16) -> Line<'static> {
     if let Some(trouble) = &view.trouble {
         return Line::styled(format!(" {trouble}"), Style::new().fg(Color::Red));
     }
@@ -118,7 +161,12 @@ fn foot_line(view: &View, width: u16) -> Line<'static> {
         line.push_span(Span::styled(format!(" {key}"), Style::new().add_modifier(Modifier::BOLD)));
         line.push_span(Span::raw(format!(" {what} ")));
     }
-    line.push_span(Span::raw(format!("({})", view.sort.as_str())));
+    let place = (view.position(ordered) + 1).min(ordered.len());
+    let sort = match picture.of {
+        Shown::Cluster(_) if view.sort == Sort::Index => "by node",
+        Shown::Machine(_) | Shown::Cluster(_) => view.sort.as_str(),
+    };
+    line.push_span(Span::raw(format!("({sort}) {place}/{}", ordered.len())));
     let legend = legend();
     if let Some(gap) = usize::from(width).checked_sub(line.width() + legend.width() + 1) {
         line.push_span(Span::raw(" ".repeat(gap)));

@@ -53,7 +53,8 @@ fn cells(pot: &Pot, part: &Part) -> [String; COLUMNS] {
 
 /// `of 2.29 GiB, 30 %`, `of 1g.10gb`; nothing for a tenant that was given nothing.
 fn given(part: &Part) -> String {
-    let memory = part.room_bytes.filter(|_| part.enforcement.is_some()).map(amounts::bytes);
+    let is_given = part.enforcement.is_some() || part.job.is_some();
+    let memory = part.room_bytes.filter(|_| is_given).map(amounts::bytes);
     let memory = part.profile.clone().or(memory);
     let compute = part.compute_milli.map(|milli| format!("{} %", f64::from(milli) / 10.0));
     let parts: Vec<String> = memory.into_iter().chain(compute).collect();

@@ -130,6 +130,7 @@ fn occupied(tenants: &[&Tenant], processes: &[&ProcessSample]) -> Part {
     let sm: Vec<f64> = processes.iter().filter_map(|process| process.sm_ratio).collect();
     Part {
         label,
+        job: None,
         class,
         profile: None,
         from: 0.0,

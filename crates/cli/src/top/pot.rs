@@ -16,6 +16,10 @@ use super::parts::{self, Held};
 /// One GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Pot {
+    /// Of a cluster: its node, and what Slurm could give of it.
+    #[serde(flatten)]
+    pub(super) on: Option<OnNode>,
+    /// The driver's number; of a cluster, that by which Slurm counts the node's devices.
     pub(super) index: u32,
     pub(super) uuid: String,
     /// Name in the catalogue, else what the driver calls it.
@@ -43,6 +47,37 @@ pub(super) struct Pot {
     /// Facts for the page of details.
     #[serde(skip)]
     pub(super) facts: Vec<(&'static str, String)>,
+}
+
+impl Pot {
+    /// What it is known by from picture to picture.
+    pub(super) fn key(&self) -> String {
+        self.on.as_ref().map_or_else(|| self.uuid.clone(), |_| self.place())
+    }
+
+    /// `3`, or `n2/3` in a cluster.
+    pub(super) fn place(&self) -> String {
+        match &self.on {
+            Some(on) => format!("{}/{}", on.node, self.index),
+            None => self.index.to_string(),
+        }
+    }
+
+    /// Memory that somebody could get: by Slurm's books, else what is not in use.
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        match &self.on {
+            Some(on) => on.free_bytes,
+            None => Some(self.memory_total_bytes?.saturating_sub(self.memory_used_bytes?)),
+        }
+    }
+}
+
+/// Where a GPU of a cluster is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct OnNode {
+    pub(super) node: String,
+    /// Memory that Slurm could give to a job now; nothing on a node that takes none.
+    pub(super) free_bytes: Option<u64>,
 }
 
 /// How a GPU is shared at this moment.
@@ -105,6 +140,9 @@ impl Sharing {
 pub(super) struct Part {
     /// Who sits there, in words.
     pub(super) label: String,
+    /// The job that Slurm has given it to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) job: Option<OfJob>,
     pub(super) class: Class,
     /// The instance's profile.
     pub(super) profile: Option<String>,
@@ -122,6 +160,19 @@ pub(super) struct Part {
     /// Part of the GPU's SM time of its processes, 0 to 1.
     pub(super) sm_ratio: Option<f64>,
     pub(super) processes: usize,
+}
+
+/// A job of Slurm and what it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct OfJob {
+    /// As users are told of it: `7`, `4_3`.
+    pub(super) id: String,
+    pub(super) user: String,
+    pub(super) name: String,
+    /// `gpu`, `shard` or `mps`.
+    pub(super) of: String,
+    /// Shards or percent of MPS; 0 for all of it.
+    pub(super) amount: u64,
 }
 
 /// What kind of tenant it is.
@@ -171,6 +222,7 @@ fn pot(device: Option<&Device>, gpu: &GpuSample, mps: bool, held: &[&Held]) -> P
     let engine = || gpu.profile.and_then(|profile| profile.engine_ratio);
     let named = |device: &Device| device.model.clone().unwrap_or_else(|| device.product.clone());
     Pot {
+        on: None,
         index: gpu.index,
         uuid: gpu.uuid.clone(),
         model: device.map_or_else(|| "–".into(), named),
@@ -212,7 +264,7 @@ fn sharing(device: Option<&Device>, gpu: &GpuSample, mps: bool, held: &[&Held]) 
 }
 
 /// The mode of a GPU on which a share of this kind has been granted.
-fn granted(kind: SharingKind) -> Sharing {
+pub(super) fn granted(kind: SharingKind) -> Sharing {
     match kind {
         SharingKind::Exclusive => Sharing::Exclusive,
         SharingKind::TimeSlice => Sharing::TimeSlice,

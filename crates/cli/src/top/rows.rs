@@ -21,6 +21,7 @@ enum Column {
     Busy,
     Meter,
     Memory,
+    Free,
     Temperature,
     Power,
     Enforcement,
@@ -28,13 +29,14 @@ enum Column {
 }
 
 /// Columns, heads and widths, in order.
-const COLUMNS: [(Column, &str, usize); 10] = [
+const COLUMNS: [(Column, &str, usize); 11] = [
     (Column::Index, "GPU", 3),
     (Column::Model, "model", 16),
     (Column::Mode, "mode", 9),
     (Column::Busy, " busy", 5),
     (Column::Meter, "", METER),
     (Column::Memory, "   memory GiB", 13),
+    (Column::Free, "free GiB", 8),
     (Column::Temperature, " °C", 3),
     (Column::Power, "   W", 4),
     (Column::Enforcement, "isolation", 11),
@@ -42,7 +44,7 @@ const COLUMNS: [(Column, &str, usize); 10] = [
 ];
 
 /// What is given up first where the screen is narrow.
-const DISPENSABLE: [Column; 8] = [
+const DISPENSABLE: [Column; 9] = [
     Column::Meter,
     Column::Enforcement,
     Column::Power,
@@ -51,20 +53,36 @@ const DISPENSABLE: [Column; 8] = [
     Column::Mode,
     Column::Memory,
     Column::Busy,
+    Column::Free,
 ];
 
-/// The columns for a width. α only where it is known of any GPU.
+/// Cells of a GPU's place at most, where its node is part of it.
+const PLACE_MAX: usize = 20;
+
+/// The columns for a width. α only where it is known of any GPU; of a cluster what Slurm could still give, and
+/// not what holds caps, which only the node knows.
 #[derive(Clone, Debug)]
 pub(super) struct Columns {
     chosen: Vec<(Column, &'static str, usize)>,
     width: usize,
+    places: bool,
 }
 
 impl Columns {
-    pub(super) fn fitting(width: usize, pots: &[Pot]) -> Self {
+    /// * `places` — GPUs are named with their nodes: they are not in the order of those.
+    pub(super) fn fitting(width: usize, pots: &[&Pot], places: bool) -> Self {
         let mut chosen = COLUMNS.to_vec();
         if pots.iter().all(|pot| pot.alpha.is_none()) {
             chosen.retain(|(column, ..)| *column != Column::Alpha);
+        }
+        let of_cluster = pots.iter().any(|pot| pot.on.is_some());
+        let other = if of_cluster { Column::Enforcement } else { Column::Free };
+        chosen.retain(|(column, ..)| *column != other);
+        if let Some(index) =
+            chosen.iter_mut().find(|(column, ..)| *column == Column::Index && places)
+        {
+            let longest = pots.iter().map(|pot| pot.place().chars().count()).max();
+            index.2 = longest.unwrap_or(0).clamp(index.2, PLACE_MAX);
         }
         for column in DISPENSABLE {
             let needed: usize = chosen.iter().map(|(.., wide)| wide + 1).sum();
@@ -73,7 +91,7 @@ impl Columns {
             }
             chosen.retain(|(other, ..)| *other != column);
         }
-        Self { chosen, width }
+        Self { chosen, width, places }
     }
 
     pub(super) fn head(&self) -> Line<'static> {
@@ -86,7 +104,11 @@ impl Columns {
     pub(super) fn rows(&self, pot: &Pot, selected: bool) -> [Line<'static>; 2] {
         let mut spans = vec![Span::raw(if selected { "▸" } else { " " })];
         for (column, _, wide) in &self.chosen {
-            let (text, style) = cell(*column, pot, *wide);
+            let (text, style) = if *column == Column::Index && self.places {
+                (fitted(&pot.place(), *wide), Style::new())
+            } else {
+                cell(*column, pot, *wide)
+            };
             spans.push(Span::styled(text, style));
             spans.push(Span::raw(" "));
         }
@@ -125,6 +147,7 @@ fn cell(column: Column, pot: &Pot, wide: usize) -> (String, Style) {
             let (used, total) = (gib(pot.memory_used_bytes), gib(pot.memory_total_bytes));
             (format!("{used:>5} / {total:>5}"), plain)
         }
+        Column::Free => (format!("{:>wide$}", gib(pot.free_bytes())), plain),
         Column::Temperature => (format!("{:>wide$}", whole(pot.temperature_celsius)), plain),
         Column::Power => (format!("{:>wide$}", whole(pot.power_watts)), plain),
         Column::Enforcement => (fitted(pot.enforcement, wide), plain),

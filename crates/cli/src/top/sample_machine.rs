@@ -8,8 +8,8 @@ use node::inventory::{ComputeMode, Device, DriverFacts, Instance, Inventory, Mig
 use node::sample::{GpuSample, InstanceSample, ProcessSample, ProfileCounters, Sample};
 use node::tenant::Tenant;
 
-use super::Picture;
 use super::pot::{Class, Part, Pot, pots};
+use super::{Picture, Shown};
 
 const GIB: u64 = 1 << 30;
 
@@ -17,6 +17,7 @@ const GIB: u64 = 1 << 30;
 pub(super) fn part(label: &str, from: f64, to: f64, used: f64) -> Part {
     Part {
         label: label.into(),
+        job: None,
         class: Class::Task,
         profile: None,
         from,
@@ -43,7 +44,7 @@ pub(super) fn machine() -> Vec<Pot> {
 
 pub(super) fn picture() -> Picture {
     let at_ms = sample().at_ms;
-    Picture { at_ms, simulated: true, driver: inventory().driver, pots: machine() }
+    Picture { at_ms, simulated: true, of: Shown::Machine(inventory().driver), pots: machine() }
 }
 
 fn geometry() -> MigGeometry {

@@ -8,14 +8,17 @@ use node::sample::AccountSample;
 use node::tenant::Tenant;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::KeyCode;
 use ratatui::style::Color;
+use slurm::queue_view::{QueueView, Told};
+use slurm::site::Site;
 
 use super::draw::draw;
 use super::parts::Held;
 use super::pot::{Class, Sharing, pots};
 use super::sample_machine::{inventory, machine, picture, sample};
 use super::view::View;
-use super::{Picture, print};
+use super::{Picture, print, seats};
 
 fn drawn(width: u16, height: u16, picture: &Picture, view: &View) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -236,4 +239,63 @@ fn text_and_json_say_the_same() {
     assert!(json["gpus"][5]["busy_ratio"].is_null());
     assert!(json["gpus"][0]["alpha"].is_null());
     assert_eq!(json["gpus"][1]["processes"].as_array().unwrap().len(), 7);
+}
+
+/// A cluster of many nodes of eight GPUs.
+fn cluster(nodes: usize) -> Picture {
+    let nodes: String = (0..nodes)
+        .map(|at| format!("NodeName=gpu{at:03} State=IDLE Gres=gpu:a100:8,shard:2536 CPUTot=64\n"))
+        .collect();
+    let job = "JobId=7 JobName=train UserId=ann(1000) JobState=RUNNING BatchFlag=1 NodeList=gpu000 Nodes=gpu000 \
+               CPU_IDs=0 Mem=16 GRES=shard:80(IDX:1)";
+    let told = Told { nodes: &nodes, jobs: job, ..Told::default() };
+    seats::picture(&QueueView::of(&told, 0, 256), &Site::default(), None, None)
+}
+
+#[test]
+fn a_hundred_nodes_can_be_gone_through() {
+    let picture = cluster(100);
+    let mut view = View::default();
+    let at = |view: &View| drawn(80, 24, &picture, view);
+    let first = at(&view);
+    println!("{}", first.join("\n"));
+    assert!(first[0].contains("100 nodes · 800 GPUs"), "{}", first[0]);
+    assert!(first[2].starts_with(" gpu000  idle · 1 job · 0 of 64 CPUs"), "{}", first[2]);
+    assert!(first.iter().any(|line| line.contains("▌7 ann train")), "{first:?}");
+    assert!(first[23].contains("(by node) 1/800"), "{}", first[23]);
+    let key = |view: &mut View, code| view.key(KeyCode::into(code), &picture.pots);
+    for pressed in 1..=300_usize {
+        key(&mut view, KeyCode::Down);
+        let screen = at(&view);
+        let (node, index) = (pressed / 8, pressed % 8);
+        let mut marked = screen.iter().enumerate().filter(|(_, line)| line.starts_with('▸'));
+        let (line, text) = marked.next().unwrap_or_else(|| panic!("{}", screen.join("\n")));
+        assert!(text.starts_with(&format!("▸  {index} ")), "{pressed}: {text}");
+        // Its node stands above it, and its bar below.
+        let name = format!(" gpu{node:03}");
+        let above = screen[..line].iter().rev().find(|line| line.starts_with(" gpu"));
+        assert!(above.is_some_and(|line| line.starts_with(&name)), "{}", screen.join("\n"));
+        assert!(screen[line + 1].contains('▕'), "{}", screen.join("\n"));
+    }
+    key(&mut view, KeyCode::End);
+    let last = at(&view);
+    // Two nodes' lines and nine GPUs fill 20 of the 21 lines below the head.
+    assert!(last[23].contains("800/800") && last[21].contains('▕'), "{}", last.join("\n"));
+    // Out of the nodes' order each GPU says where it is.
+    key(&mut view, KeyCode::Char('s'));
+    let sorted = at(&view);
+    assert!(sorted.iter().any(|line| line.starts_with("▸gpu099/7 ")), "{}", sorted.join("\n"));
+    assert!(!sorted.iter().any(|line| line.contains("of 64 CPUs")), "{}", sorted.join("\n"));
+}
+
+#[test]
+fn a_page_of_a_cluster_says_where() {
+    let picture = cluster(1);
+    let mut view = View { details: true, ..View::default() };
+    view.selected = "gpu000/1".into();
+    let text = drawn(100, 30, &picture, &view).join("\n");
+    assert!(text.contains("GPU gpu000/1 · a100") && text.contains("59.2 GiB free"), "{text}");
+    assert!(text.contains("7 ann train") && text.contains("80 of 317"), "{text}");
+    let empty = cluster(0);
+    assert!(drawn(80, 24, &empty, &View::default())[1].contains("no node has a GPU"));
 }

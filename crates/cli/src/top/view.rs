@@ -9,7 +9,7 @@ use super::pot::Pot;
 /// Order of the GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// The driver's.
+    /// The driver's, or by node.
     #[default]
     Index,
     /// Busiest first.
@@ -47,7 +47,7 @@ pub(super) enum Next {
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     pub(super) sort: Sort,
-    /// UUID of the selected GPU, so that it stays selected when the order changes.
+    /// Key of the selected GPU, so that it stays selected when the order changes.
     pub(super) selected: String,
     /// The page of the selected GPU is open.
     pub(super) details: bool,
@@ -64,18 +64,17 @@ impl View {
     pub(super) fn ordered<'a>(&self, pots: &'a [Pot]) -> Vec<&'a Pot> {
         let mut ordered: Vec<&Pot> = pots.iter().collect();
         let milli = |ratio: Option<f64>| ratio.map(|ratio| (ratio * 1000.0) as u64);
-        let free = |pot: &Pot| Some(pot.memory_total_bytes?.saturating_sub(pot.memory_used_bytes?));
         match self.sort {
             Sort::Index => {}
             Sort::Busy => ordered.sort_by_key(|pot| Reverse(milli(pot.busy_ratio))),
-            Sort::Free => ordered.sort_by_key(|pot| Reverse(free(pot))),
+            Sort::Free => ordered.sort_by_key(|pot| Reverse(pot.free_bytes())),
         }
         ordered
     }
 
     /// Position of the selected GPU in the chosen order; the first where it is not there any more.
     pub(super) fn position(&self, ordered: &[&Pot]) -> usize {
-        ordered.iter().position(|pot| pot.uuid == self.selected).unwrap_or(0)
+        ordered.iter().position(|pot| pot.key() == self.selected).unwrap_or(0)
     }
 
     /// Does what a key asks for.
@@ -122,7 +121,7 @@ impl View {
         let ordered = self.ordered(pots);
         let at = self.position(&ordered).saturating_add_signed(by);
         if let Some(pot) = ordered.get(at.min(ordered.len().saturating_sub(1))) {
-            self.selected = pot.uuid.clone();
+            self.selected = pot.key();
         }
     }
 }

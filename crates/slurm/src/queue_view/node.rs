@@ -1,6 +1,6 @@
 //! A node as slurmctld tells of it.
 
-use crate::gres;
+use crate::gres::{self, Booked};
 use crate::profiles::profile;
 use crate::record::Record;
 
@@ -34,6 +34,8 @@ pub struct Device {
     pub mps: u64,
     /// Part of a whole GPU's compute, in thousandths.
     pub compute_milli: u32,
+    /// Memory of a MIG instance; `None` for a whole card.
+    pub instance_mib: Option<u64>,
 }
 
 /// A node.
@@ -41,6 +43,8 @@ pub struct Device {
 pub struct NodeView {
     /// Its name.
     pub name: String,
+    /// Where slurmctld reaches it: a host name or an address.
+    pub address: String,
     /// As Slurm writes it, such as `MIXED` or `IDLE+DRAIN`.
     pub state: String,
     /// Why it is out of use, if somebody said so.
@@ -57,6 +61,9 @@ pub struct NodeView {
     pub features: Vec<String>,
     /// Its GPUs and instances.
     pub devices: Vec<Device>,
+    /// Which of them are in use, whoever uses them. Releases before 26.05 tell of shards on which devices they
+    /// are held, not how many.
+    pub used: Vec<Booked>,
 }
 
 impl NodeView {
@@ -77,6 +84,8 @@ impl NodeView {
             memory_held_mib: number("AllocMem"),
             features: features.split(',').filter(|one| !one.is_empty()).map(Into::into).collect(),
             devices: devices(record.get("Gres").unwrap_or_default()),
+            used: gres::booked(record.get("GresUsed").unwrap_or_default()),
+            address: record.get("NodeAddr").unwrap_or(&name).to_owned(),
             name,
         })
     }
@@ -130,6 +139,7 @@ fn devices(gres: &str) -> Vec<Device> {
             shards: parts("shard", kind),
             mps: parts("mps", kind).min(MPS_PER_CARD),
             compute_milli: profile(kind).map_or(1000, |profile| profile.compute_milli),
+            instance_mib: profile(kind).map(|profile| profile.memory_mib),
         })
         .collect()
 }
