@@ -2,7 +2,7 @@
 //! `--simulate-gpus`, and what Slurm needs where they belong.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::{Verdict, shell};
 
@@ -19,6 +19,7 @@ const COMPANIONS: [&str; 7] = [
 
 /// * `prefix` — holds `bin` and `lib`, such as `/usr/local` or `~/.local`.
 pub(crate) fn run(prefix: &str) -> Verdict {
+    let prefix = shell::folder(prefix)?;
     shell::cargo(&[
         "build",
         "--release",
@@ -36,7 +37,7 @@ pub(crate) fn run(prefix: &str) -> Verdict {
         "-p",
         "fake-tools",
     ])?;
-    let (built, prefix) = (shell::target().join("release"), PathBuf::from(prefix));
+    let built = shell::target().join("release");
     put(&built, &prefix.join("bin"), "hotpot")?;
     for companion in COMPANIONS {
         put(&built, &prefix.join("lib/hotpot"), companion)?;

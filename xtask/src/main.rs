@@ -52,6 +52,9 @@ const HELP: &str = "cargo xtask VERB
 
 reproduce, compare, ablate and churn read the full traces from ../shared/traces or $HOTPOT_TRACES.";
 
+/// Commands that tell more of themselves than [`HELP`], and those that hand their words on.
+const OWN_HELP: [&str; 4] = ["gpu-test", "gpu-client", "slurm-lab", "speed-one"];
+
 /// What a command that ran to its end found.
 pub(crate) type Verdict = Result<(), String>;
 
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let verdict = match words.as_slice() {
+        [verb, rest @ ..] if shell::asks_help(rest) && !OWN_HELP.contains(verb) => help_of(verb),
         ["test"] => suite::run(),
         ["tidy"] => tidy::run(),
         ["bless"] => bless::run(),
@@ -68,7 +72,7 @@ fn main() -> ExitCode {
             ..,
         ] if cfg!(debug_assertions) => shell::again_in_release(&args),
         ["gpu-test", rest @ ..]
-            if cfg!(debug_assertions) && shell::has_cargo() && !rest.contains(&"--help") =>
+            if cfg!(debug_assertions) && shell::has_cargo() && !shell::asks_help(rest) =>
         {
             shell::again_in_release(&args)
         }
@@ -106,11 +110,47 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints what the list of commands says of one.
+fn help_of(verb: &str) -> Verdict {
+    let told = about(verb).ok_or_else(|| format!("unknown: {verb}\n\n{HELP}"))?;
+    println!("cargo xtask{told}");
+    Ok(())
+}
+
+/// Its lines of [`HELP`].
+fn about(verb: &str) -> Option<String> {
+    let mut lines = HELP
+        .lines()
+        .skip_while(|line| !line.starts_with("  ") || line.split_whitespace().next() != Some(verb));
+    let first = lines.next()?.trim_start();
+    let more = lines.take_while(|line| line.starts_with("     "));
+    Some(
+        [format!(" {first}")]
+            .into_iter()
+            .chain(more.map(str::to_string))
+            .collect::<Vec<_>>()
+            .join("\n"),
+    )
+}
+
 /// Whether the only flag, `--quick`, is there.
 fn quick(flags: &[&str]) -> Result<bool, String> {
     match flags {
         [] => Ok(false),
         ["--quick"] => Ok(true),
         other => Err(format!("unknown: {}; there is --quick", other.join(" "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::about;
+
+    #[test]
+    fn each_command_is_told_by_its_own_lines() {
+        assert!(about("churn").is_some_and(|told| told.starts_with(" churn  ")));
+        let told = about("gpu-test").unwrap_or_default();
+        assert!(told.ends_with("[--change-settings]") && told.lines().count() == 2, "{told}");
+        assert_eq!(about("--help"), None);
     }
 }

@@ -11,6 +11,19 @@ pub(crate) fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
+/// The folder that a word names; what begins with a dash is an option that stands in the wrong place.
+pub(crate) fn folder(word: &str) -> Result<&Path, String> {
+    match word.starts_with('-') {
+        true => Err(format!("{word}: a folder is to stand here; one of that name is ./{word}")),
+        false => Ok(Path::new(word)),
+    }
+}
+
+/// Whether help is asked for.
+pub(crate) fn asks_help(words: &[&str]) -> bool {
+    words.iter().any(|word| matches!(*word, "--help" | "-h"))
+}
+
 /// Runs `cargo` in the root.
 pub(crate) fn cargo(args: &[&str]) -> Verdict {
     cargo_with(args, &[])

@@ -22,20 +22,25 @@ const HELP: &str = "cargo xtask slurm-lab up DIR [OPTION...] | down DIR | status
   --etc FILE                a file to lie beside slurm.conf; may be given again";
 
 pub(crate) fn run(words: &[&str]) -> Verdict {
+    if shell::asks_help(words) {
+        println!("{HELP}");
+        return Ok(());
+    }
     match words {
         ["up", folder, words @ ..] => {
+            let folder = shell::folder(folder)?;
             let words: Vec<&str> = words.to_vec();
             let (ours, rest): (Vec<&str>, Vec<&str>) =
                 words.into_iter().partition(|word| *word == "--hotpot");
-            up(Path::new(folder), options(&rest)?, !ours.is_empty())
+            up(folder, options(&rest)?, !ours.is_empty())
         }
         ["down", folder] => {
-            slurm_lab::down(Path::new(folder)).map_err(|error| error.to_string())?;
+            slurm_lab::down(shell::folder(folder)?).map_err(|error| error.to_string())?;
             println!("down: {folder}");
             Ok(())
         }
-        ["status", folder] => status(folder),
-        ["--help" | "help"] => {
+        ["status", folder] => status(shell::folder(folder)?),
+        ["help"] => {
             println!("{HELP}");
             Ok(())
         }
@@ -47,7 +52,10 @@ fn options(words: &[&str]) -> Result<Options, String> {
     let mut options = Options::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let mut value = || words.next().copied().ok_or_else(|| format!("{word} needs a value"));
+        let mut value = || {
+            let next = words.next().copied().filter(|next| !next.starts_with("--"));
+            next.ok_or_else(|| format!("{word} needs a value"))
+        };
         let number =
             |text: &str| text.parse::<u32>().map_err(|_| format!("{word}: `{text}` is no count"));
         let read =
@@ -116,19 +124,20 @@ fn up(folder: &Path, options: Options, with_hotpot: bool) -> Verdict {
     Ok(())
 }
 
-fn status(folder: &str) -> Verdict {
-    let daemons = slurm_lab::status(Path::new(folder)).map_err(|error| error.to_string())?;
+fn status(folder: &Path) -> Verdict {
+    let daemons = slurm_lab::status(folder).map_err(|error| error.to_string())?;
+    let place = folder.display();
     if daemons.is_empty() {
-        return Err(format!("{folder}: no lab is up"));
+        return Err(format!("{place}: no lab is up"));
     }
     for (daemon, pid) in &daemons {
         println!("{daemon} {}", pid.map_or_else(|| "DEAD".to_string(), |pid| pid.to_string()));
     }
     let mut sinfo = std::process::Command::new("sinfo");
     sinfo.args(["--Node", "--partition=batch", "--format=%N %T %G %E"]);
-    print!("{}", shell::output(sinfo.env("SLURM_CONF", Path::new(folder).join("etc/slurm.conf")))?);
+    print!("{}", shell::output(sinfo.env("SLURM_CONF", folder.join("etc/slurm.conf")))?);
     let dead = daemons.iter().filter(|(_, pid)| pid.is_none()).count();
-    if dead == 0 { Ok(()) } else { Err(format!("{dead} daemons have died; see {folder}/log")) }
+    if dead == 0 { Ok(()) } else { Err(format!("{dead} daemons have died; see {place}/log")) }
 }
 
 #[cfg(test)]
@@ -144,10 +153,25 @@ mod tests {
         for (words, part) in [
             (&["--nodes", "x"][..], "`x` is no count"),
             (&["--gpus"], "--gpus needs a value"),
+            (&["--users", "--rest"], "--users needs a value"),
             (&["--what"], "unknown: --what"),
         ] {
             let said = options(words).unwrap_err();
             assert!(said.contains(part), "{said}");
         }
+    }
+
+    #[test]
+    fn an_option_is_never_a_folder() {
+        for verb in ["up", "down", "status"] {
+            assert_eq!(run(&[verb, "--help"]), Ok(()));
+            let said = run(&[verb, "--rest"]).unwrap_err();
+            assert!(said.contains("./--rest"), "{said}");
+        }
+        assert_eq!(run(&["up", "lab", "--nodes", "3", "-h"]), Ok(()));
+        for words in [&["up", "lab", "--bogus"][..], &["down", "lab", "--now"], &["up"], &["on"]] {
+            assert!(run(words).is_err(), "{words:?}");
+        }
+        assert!(!Path::new("--help").exists() && !Path::new("lab").exists());
     }
 }

@@ -50,6 +50,16 @@ impl Call {
         Ok(call)
     }
 
+    /// Adds an option behind the others.
+    ///
+    /// * `word` — the option with its value behind `=`.
+    ///
+    /// # Errors
+    /// As [`Call::of`].
+    pub fn add(&mut self, word: &str) -> Result<(), Complaint> {
+        self.option(word.to_string(), &mut std::iter::empty())
+    }
+
     fn option(
         &mut self,
         word: String,

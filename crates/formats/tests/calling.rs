@@ -29,6 +29,16 @@ fn names_may_be_cut_short_and_the_last_counts() {
 }
 
 #[test]
+fn an_option_is_added_behind_the_others() {
+    let mut call = call("--gpu-mem=8G -c4 job.sh x");
+    call.add("--gpu-mem=2G").unwrap();
+    assert_eq!(call.value("gpu-mem"), Some("2G"));
+    assert_eq!(call.without(&[]), ["--gpu-mem=8G", "-c4", "--gpu-mem=2G"]);
+    assert_eq!(call.script.as_deref(), Some("job.sh"));
+    assert!(call.add("--gpu-mem").is_err());
+}
+
+#[test]
 fn a_value_that_is_missing_is_told() {
     let refused = Call::of(&["--array".to_string()]).unwrap_err();
     assert_eq!(refused.to_string(), "\"--array\" has no value; write --array=VALUE");

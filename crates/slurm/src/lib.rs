@@ -6,7 +6,8 @@
 //! nodes for Slurm, `check` asks whether all is in place. `on_node` makes shares real where a job starts and takes
 //! them back where it ends, `usage` keeps what it used; `array` keeps GPUs busy with short tasks; `layout` moves nodes
 //! between whole cards and MIG instances. `queue_view` is the cluster at one moment, `explain` says of a job why it
-//! waits or what became of it, `report` what was held and used. `agents` asks the nodes' agents what was measured.
+//! waits or what became of it, `report` what was held and used, `right_size` has a submission ask by that. `agents`
+//! asks the nodes' agents what was measured.
 //! `whole` writes files.
 
 pub mod agents;
@@ -26,6 +27,7 @@ mod profiles;
 pub mod queue_view;
 pub mod record;
 pub mod report;
+pub mod right_size;
 pub mod site;
 pub mod usage;
 mod whole;

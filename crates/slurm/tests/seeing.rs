@@ -197,8 +197,104 @@ fn sizes_need_runs_and_keep_a_margin() {
     assert_eq!(wide.option().as_deref(), Some("--gpu-mem=3584M"));
     let few = size(Sizing { runs_min: 8, ..Sizing::default() }, "embed-docs");
     assert!(few.ask_mib.is_none() && few.text.contains("too few"), "{}", few.text);
+    // Refused at 9000 MiB: half as much again.
     let refused = size(Sizing::default(), "evals");
-    assert!(refused.ask_mib.is_none() && refused.text.ends_with("4 were refused memory: ask more"));
+    assert_eq!((refused.wants_more, refused.option().as_deref()), (true, Some("--gpu-mem=13568M")));
+    assert!(
+        refused.text.contains("4 were refused memory: ask --gpu-mem=13568M"),
+        "{}",
+        refused.text
+    );
+}
+
+/// A list of sacct's, of runs of one name on n1 one after the other.
+///
+/// * `runs` — state, MiB asked, the most held, and allocations refused.
+fn list(runs: &[(&str, u64, u64, u64)]) -> Source {
+    let mut text = String::from(
+        "JobID|JobName|User|State|Submit|Start|ElapsedRaw|AllocTRES|NodeList|AdminComment\n",
+    );
+    for (at, (state, asked, peak, refused)) in runs.iter().enumerate() {
+        let (moment, shards) = (1_796_000_000 + at, (asked + 450).div_ceil(SHARD_MIB));
+        text += &format!(
+            "{at}|embed|ann|{state}|{moment}|{moment}|1|node=1,gres/shard={shards}|n1|hotpot(gpu-mem={asked}) \
+             hotpot-used(n1: gpu-mem={peak},launches=1,refused={refused})\n"
+        );
+    }
+    Source::from_bytes("sacct", text.into_bytes()).unwrap()
+}
+
+#[test]
+fn after_runs_that_were_refused_memory_never_less_is_suggested() {
+    let view = view();
+    let cards = Cards { view: Some(&view), shards: None, shard_mib: SHARD_MIB };
+    let (fine, failed, lived) =
+        (("COMPLETED", 8192, 1712, 0), ("FAILED", 2048, 2040, 1), ("COMPLETED", 2048, 2048, 3));
+    let again = ("COMPLETED", 8192, 3000, 0);
+    for (what, runs, expected) in [
+        ("all is well", vec![fine; 5], (Some(2048), false, Some(2048))),
+        ("too few", vec![fine; 4], (None, false, None)),
+        ("one needs no run beside it", vec![failed], (Some(3072), true, Some(3072))),
+        (
+            "runs before it do not count",
+            [vec![fine; 40], vec![failed]].concat(),
+            (Some(3072), true, Some(3072)),
+        ),
+        ("too few since", [vec![failed], vec![fine; 4]].concat(), (Some(3072), true, None)),
+        ("enough since", [vec![failed], vec![fine; 5]].concat(), (Some(2560), false, Some(2560))),
+        (
+            "they held more",
+            [vec![failed], vec![again; 5]].concat(),
+            (Some(3584), false, Some(3584)),
+        ),
+        (
+            "failed again",
+            vec![failed, ("OUT_OF_MEMORY", 3072, 3072, 1)],
+            (Some(4608), true, Some(4608)),
+        ),
+        ("did with less", vec![lived], (Some(3072), true, Some(3072))),
+        ("does with any", vec![lived, ("COMPLETED", 3072, 3072, 1)], (Some(3072), true, None)),
+        (
+            "a card has no more",
+            vec![("FAILED", 70_000, 70_000, 1)],
+            (Some(80_702), true, Some(80_702)),
+        ),
+        ("it has all", vec![("FAILED", 80_702, 80_000, 1)], (Some(80_702), true, None)),
+    ] {
+        let wish = Wish { since_s: 0, by: By::User, user: None, sizing: Sizing::default() };
+        let report = report::report(&list(&runs), &cards, &wish).unwrap();
+        let size = report.sizes.first().unwrap();
+        assert_eq!(
+            (size.fits_mib, size.wants_more, size.ask_mib),
+            expected,
+            "{what}: {}",
+            size.text
+        );
+    }
+}
+
+#[test]
+fn how_many_more_would_fit_is_counted_as_they_are_booked() {
+    let view = view();
+    let cards = Cards { view: Some(&view), shards: None, shard_mib: SHARD_MIB };
+    let per_card = |shards: u64, ask: &str| {
+        let row = format!(
+            "|embed|ann|COMPLETED|1|1|1|node=1,gres/shard={shards}|n1|{ask} \
+             hotpot-used(n1: gpu-mem=1712,launches=1,refused=0)\n"
+        );
+        let head =
+            "JobID|JobName|User|State|Submit|Start|ElapsedRaw|AllocTRES|NodeList|AdminComment\n";
+        let text = head.to_string() + &(0..5).map(|at| format!("{at}{row}")).collect::<String>();
+        let source = Source::from_bytes("sacct", text.into_bytes()).unwrap();
+        let wish = Wish { since_s: 0, by: By::User, user: None, sizing: Sizing::default() };
+        let size = report::report(&source, &cards, &wish).unwrap().sizes.remove(0);
+        (size.per_card, size.per_card_then)
+    };
+    // 2048 MiB and a context are 10 shards of 317, also for who asked shards before.
+    assert_eq!(per_card(33, "hotpot(gpu-mem=8000)"), (Some(9), Some(31)));
+    assert_eq!(per_card(33, ""), (Some(9), Some(31)));
+    // A fifth of the compute is 63 shards, whatever the memory.
+    assert_eq!(per_card(79, "hotpot(gpu-mem=20000,gpu-compute=200)"), (Some(4), Some(5)));
 }
 
 #[test]

@@ -78,6 +78,28 @@ impl Site {
         self.cluster.run(&[&first[..], words, &[&script]].concat()).unwrap().trim().to_string()
     }
 
+    /// Submits a script that holds so much by `hotpot slurm run --right-size`; what was said, and the job.
+    ///
+    /// * `lines` — for sbatch.
+    fn right_sized(&self, words: &[&str], lines: &str, mib: u32) -> (String, String) {
+        let script = self.cluster.folder().join("embed.sbatch");
+        let holds = self.holds.display();
+        let lines = format!("#SBATCH --output=/dev/null --mem=16 --time=20 {lines}");
+        fs::write(&script, format!("#!/bin/sh\n{lines}\nsrun {holds} {mib}\n")).unwrap();
+        let first = ["slurm", "run", "--right-size"];
+        let output = self.hotpot(&[&first[..], words, &[script.to_str().unwrap()]].concat());
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        let job = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+        (String::from_utf8(output.stderr).unwrap(), job)
+    }
+
+    /// What stands in a job's record of what it asks.
+    fn asked(&self, job: &str) -> String {
+        let shown = self.cluster.run(&["scontrol", "-o", "show", "job", job]).unwrap();
+        let asked = |line: &str| Some(line.split_once("hotpot(")?.1.split_once(')')?.0.to_owned());
+        shown.lines().find_map(asked).unwrap_or_default()
+    }
+
     /// What accounting says of a job's tasks, once there are so many words in all.
     fn used(&self, job: &str, words: usize) -> Vec<(String, Vec<UsedOn>)> {
         let line =
@@ -102,8 +124,20 @@ impl Site {
         let sacct = if sacct.is_empty() { String::new() } else { format!("/bin/{sacct}") };
         let status = command.env("SLURMD_NODENAME", node).env("HOTPOT_SACCT", sacct).status();
         assert!(status.unwrap().success(), "nothing of this is a fault of the node");
+        self.words_on(node)
+    }
+
+    fn words_on(&self, node: &str) -> usize {
         let entries = fs::read_dir(self.cluster.machine(node).join("jobs")).unwrap().flatten();
         entries.filter(|it| it.path().extension().is_some_and(|it| it == "used")).count()
+    }
+
+    /// Waits until a word is in a job's record for good: slurmctld may write the record once more without it.
+    fn until_kept(&self, job: &str) -> UsedOn {
+        let used = self.used(job, 1).remove(0).1.remove(0);
+        let kept = |_: &Cluster| (self.words_on(&used.node) == 0).then_some(());
+        self.cluster.until("the words to be kept", kept).unwrap();
+        used
     }
 }
 
@@ -112,9 +146,9 @@ fn what_jobs_used_reaches_their_records_and_is_told() {
     let test = "what_jobs_used_reaches_their_records_and_is_told";
     let Some(site) = up(test) else { return };
     // All tasks of an array, and two nodes that write to one record at once.
-    let array = site.submit(&["--array=1-3", "--job-name=embed", "--gpu-mem=4G"], 512);
+    let array = site.submit(&["--array=1-5", "--job-name=embed", "--gpu-mem=4G"], 512);
     let wide = site.submit(&["--nodes=2", "--job-name=wide", "--gpu-mem=2G"], 256);
-    let tasks = site.used(&array, 3);
+    let tasks = site.used(&array, 5);
     for (id, used) in &tasks {
         assert_eq!((used.len(), used[0].refused), (1, 0), "{id}");
         assert!((512..1536).contains(&used[0].memory_mib), "a context is on top: {used:?}");
@@ -131,7 +165,7 @@ fn what_jobs_used_reaches_their_records_and_is_told() {
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     let sizes = report["sizes"].as_array().unwrap();
     let embed = sizes.iter().find(|size| size["name"] == "embed").unwrap();
-    assert_eq!((&embed["runs"], &embed["asked_mib"]), (&3.into(), &4096.into()), "{embed}");
+    assert_eq!((&embed["runs"], &embed["asked_mib"]), (&5.into(), &4096.into()), "{embed}");
     assert!(embed["ask_mib"].as_u64().unwrap() < 4096, "{embed}");
     let size = site.said(&["slurm", "size", "embed", "--user", "root", "--min-runs", "3"]);
     assert!(size.starts_with("--gpu-mem="), "{size}");
@@ -149,6 +183,42 @@ fn what_jobs_used_reaches_their_records_and_is_told() {
     let taken = |_: &Cluster| (site.tidied("n2", "") == 0).then_some(());
     site.cluster.until("the word to be taken", taken).unwrap();
     assert_eq!(site.used(&running, 1)[0].1, [one]);
+    right_sizes(&site);
+}
+
+/// After runs named `embed` that asked 4 GiB and held 512 MiB and a context.
+fn right_sizes(site: &Site) {
+    let lines = "--job-name=embed --gpu-mem=4G";
+    let (said, job) = site.right_sized(&["--parsable"], lines, 512);
+    assert!(said.contains("embed: asked 4 GiB, never above "), "{said}");
+    assert!(said.contains("; asking 1.25 GiB (--gpu-mem=1280M)"), "{said}");
+    assert_eq!(site.asked(&job), "gpu-mem=1280", "over the script's word");
+    let place = format!("--folder={}", site.cluster.folder().join("arrays").display());
+    let array = ["--wait", &place, "--parsable", "--array=1-4%2", "--job-name=embed"];
+    let (said, job) = site.right_sized(&array, "--gpu-mem=4G", 512);
+    assert!(said.contains("(--gpu-mem=1280M)"), "{said}");
+    let job = job.lines().next().unwrap();
+    assert_eq!(site.asked(job), "gpu-mem=1280", "pilots too");
+
+    let (said, job) = site.right_sized(&["--parsable", "--gpu-mem=3G"], lines, 512);
+    assert!(said.contains("embed: --gpu-mem=3G is the user's word"), "{said}");
+    assert_eq!(site.asked(&job), "gpu-mem=3072");
+    let (said, job) = site.right_sized(&["--parsable"], "--job-name=embed --gres=gpu:1", 512);
+    assert!(said.contains("write --gpu-mem=1280M in its place"), "{said}");
+    assert_eq!(site.asked(&job), "", "a whole card stays one");
+    let (said, job) = site.right_sized(&["--parsable"], "--gpu-mem=4G", 512);
+    assert!(said.contains("embed.sbatch: no earlier run of it was measured"), "{said}");
+    assert_eq!(site.asked(&job), "gpu-mem=4096");
+
+    // One run that needs more than it gets, and none that asks as little is made smaller again.
+    let small = site.submit(&["--job-name=embed", "--gpu-mem=1G"], 2048);
+    assert_eq!(site.until_kept(&small).refused, 1);
+    let (said, job) = site.right_sized(&["--parsable"], lines, 512);
+    assert!(said.contains("1 was refused memory: no less"), "{said}");
+    assert_eq!(site.asked(&job), "gpu-mem=4096");
+    let (said, job) = site.right_sized(&["--parsable"], "--job-name=embed --gpu-mem=1G", 512);
+    assert!(said.contains("asking 1.5 GiB (--gpu-mem=1536M)"), "{said}");
+    assert_eq!(site.asked(&job), "gpu-mem=1536");
 }
 
 #[test]
@@ -193,4 +263,7 @@ fn jobs_in_the_queue_are_explained_and_others_are_not_known() {
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("have such a job"), "{unknown:?}");
     let report = site.hotpot(&["report", "slurm"]);
     assert!(String::from_utf8_lossy(&report.stderr).contains("keeps no accounts"), "{report:?}");
+    let (said, job) = site.right_sized(&["--parsable"], "--gres=gpu:1", 0);
+    assert!(said.contains("keeps no accounts here"), "{said}");
+    assert!(said.contains("; submitted as it stands") && job.parse::<u32>().is_ok(), "{said}");
 }

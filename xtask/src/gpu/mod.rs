@@ -57,7 +57,7 @@ impl Asked {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
             match *word {
                 "--only" => asked.only = Some((*value()?).to_string()),
-                "--output" => asked.output = PathBuf::from(*value()?),
+                "--output" => asked.output = shell::folder(value()?)?.to_path_buf(),
                 "--quick" => asked.quick = true,
                 "--simulated" => asked.simulated = true,
                 "--change-settings" => asked.change_settings = true,
@@ -89,7 +89,7 @@ const HELP: &str = "cargo xtask gpu-test: what holds on a real GPU, part by part
 
 /// Runs the parts that are asked for; see [`HELP`].
 pub(crate) fn run(words: &[&str]) -> Verdict {
-    if words.iter().any(|word| matches!(*word, "--help" | "-h")) {
+    if shell::asks_help(words) {
         println!("{HELP}\n\nParts: {}", parts::names());
         return Ok(());
     }
@@ -206,5 +206,6 @@ mod tests {
         let said = Asked::read(&["--only", "caps"]).unwrap().parts().map(|_| ()).unwrap_err();
         assert!(said.contains("cap, overhead, shares"), "{said}");
         assert!(Asked::read(&["--only"]).is_err() && Asked::read(&["--fast"]).is_err());
+        assert!(Asked::read(&["--output", "--quick"]).is_err(), "an option is no folder");
     }
 }

@@ -76,6 +76,11 @@ impl LedgerPage {
         cap: u64,
         alive: Alive<'_>,
     ) -> Result<(), NotBooked> {
+        if kind == Kind::Context {
+            // It is the first of a process, which may follow one that died with all that it held: that must not
+            // count into the peak. The look costs little beside a context.
+            self.clear_dead(seat.own, alive);
+        }
         let first = self.try_reserve(seat, kind, bytes, cap, alive);
         if !matches!(first, Err(NotBooked::Over(_))) {
             return first;

@@ -66,6 +66,18 @@ fn the_dead_make_room_when_room_is_needed() {
 }
 
 #[test]
+fn processes_one_after_the_other_do_not_add_up_to_a_peak() {
+    let page = page();
+    for number in 1..=4 {
+        let living = |who: ProcessId| who == process(number);
+        let slot = page.join(process(number), 1, &living).unwrap();
+        assert_eq!(page.reserve(slot, Kind::Context, 45, 1000, &living), Ok(()));
+        assert_eq!(page.reserve(slot, Kind::Plain, 50, 1000, &living), Ok(()));
+    }
+    assert_eq!((total(&page), page.peak.load(Ordering::SeqCst)), (95, 95));
+}
+
+#[test]
 fn a_process_that_has_become_another_program_holds_nothing() {
     let page = page();
     let slot = page.join(process(1), 1, &everybody).unwrap();

@@ -110,6 +110,11 @@ pub(crate) struct RunArray {
     /// be on a file system that all nodes share.
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
+    /// Ask the GPU memory that earlier runs of this user and name have used, as `hotpot slurm size` tells, instead
+    /// of what the script asks; scripts without an array too. A --gpu-mem among sbatch's words counts all the
+    /// same. An array that is resumed keeps what it has.
+    #[arg(long, env = "HOTPOT_RIGHT_SIZE", value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) right_size: bool,
     /// Wait for the end of the array and say what it came to.
     #[arg(long)]
     pub(crate) wait: bool,
@@ -127,6 +132,7 @@ pub(crate) struct RunArray {
 const RUN_EXAMPLES: &str = "Examples:
   hotpot slurm run embed.sbatch
   hotpot slurm run --pilots 4 --wait -p gpu --array=1-1000%10 embed.sbatch input/
+  hotpot slurm run --right-size embed.sbatch
   hotpot slurm run --resume 4711 --retry-failed
 
 Options of hotpot come first, those of sbatch behind them.

@@ -7,6 +7,7 @@ pub(crate) mod explain;
 mod layout;
 mod on_node;
 pub(crate) mod report;
+mod right_size;
 mod tasks;
 mod waiting;
 
@@ -15,6 +16,7 @@ use std::process::Command;
 
 use local::clock::Clock;
 use slurm::array::folder::Folder;
+use slurm::array::given::Given;
 use slurm::array::submission::{self, Asked, Prepared, Submitted, Wish};
 use slurm::array::{ArrayError, pilot, queue};
 
@@ -65,9 +67,19 @@ fn wish(options: &RunArray) -> Wish {
 fn run_array(options: &RunArray) -> Result<Answer, Failure> {
     own_options_first(&options.words)?;
     let wish = wish(options);
-    let prepared = match submission::prepare(&options.words, &wish).map_err(refused)? {
+    let mut words = options.words.clone();
+    let Some(mut given) = Given::read(&words).map_err(refused)? else {
+        if options.right_size {
+            right_size::pass_over();
+        }
+        return plain(&words);
+    };
+    if options.right_size {
+        right_size::apply(&mut given, &mut words).map_err(refused)?;
+    }
+    let prepared = match submission::prepare(&given, &wish).map_err(refused)? {
         Asked::Array(prepared) => *prepared,
-        Asked::Plain => return plain(&options.words),
+        Asked::Plain => return plain(&words),
     };
     let journal = prepared.folder.look().map_err(refused)?;
     let submitted = match prepared.submit(&wish, journal.ledger()) {
@@ -145,7 +157,8 @@ fn announce(
 
 /// sbatch's words hold none of ours: sbatch would not know them.
 fn own_options_first(words: &[String]) -> Result<(), Failure> {
-    const OWN: [&str; 5] = ["--pilots", "--pilot-time", "--folder", "--resume", "--retry-failed"];
+    const OWN: [&str; 6] =
+        ["--pilots", "--pilot-time", "--folder", "--resume", "--retry-failed", "--right-size"];
     let options = words.iter().take_while(|word| word.starts_with('-'));
     for word in options {
         let name = word.split('=').next().unwrap_or_default();
@@ -159,7 +172,7 @@ fn own_options_first(words: &[String]) -> Result<(), Failure> {
 
 /// No array: nothing to pull, so sbatch has it.
 fn plain(words: &[String]) -> Result<Answer, Failure> {
-    screen::note("no array: handed on to sbatch as it is (add --array=1-N to run many tasks)");
+    screen::note("no array: handed on to sbatch (add --array=1-N to run many tasks)");
     let program = std::env::var_os("HOTPOT_SBATCH").unwrap_or("sbatch".into());
     match Command::new(&program).args(words).status() {
         Ok(status) if status.success() => Ok(Answer::Yes),

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args as Group, ValueEnum};
 use formats::Source;
 use slurm::queue_view::QueueView;
-use slurm::report::{self, By, Cards, MARGIN_PERCENT, RUNS_MIN, Report, Sizing, Wish};
+use slurm::report::{self, By, Cards, MARGIN_PERCENT, RUNS_MIN, Report, Size, Sizing, Wish};
 use slurm::site::Site;
 use slurm::{Slurm, usage};
 
@@ -66,15 +66,23 @@ pub(crate) struct SizeOf {
     #[arg(long, value_name = "USER", default_value_t = own_name(), hide_default_value = true)]
     pub(crate) user: String,
     /// How far back.
-    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = since_s)]
+    #[arg(long, value_name = "TIME", default_value = SIZED_BY, value_parser = since_s)]
     pub(crate) since: u64,
     #[command(flatten)]
     pub(crate) sizing: SizingChoice,
 }
 
-/// The caller's name; its number where it has none.
-fn own_name() -> String {
-    let uid = nix::unistd::Uid::effective();
+/// Runs of so long count for a size.
+const SIZED_BY: &str = "30d";
+/// As [`SIZED_BY`], in seconds.
+pub(super) const SIZED_BY_S: u64 = 30 * 86_400;
+
+pub(super) fn own_name() -> String {
+    name_of(nix::unistd::Uid::effective())
+}
+
+/// A user's name; its number where it has none.
+pub(super) fn name_of(uid: nix::unistd::Uid) -> String {
     let known = nix::unistd::User::from_uid(uid).ok().flatten();
     known.map_or_else(|| uid.to_string(), |user| user.name)
 }
@@ -115,7 +123,12 @@ pub(crate) fn run(options: &OfSlurm) -> Result<Answer, Failure> {
             let sizing = options.sizing.sizing();
             report::report(&source, &cards, &Wish { since_s: 0, by, user, sizing })?
         }
-        None => asked((options.since, user), by, options.sizing.sizing(), true)?,
+        None => {
+            let of = Of { since_s: options.since, user, name: None };
+            let (mut report, view) = asked(of, by, options.sizing.sizing())?;
+            report.quotas = report::quotas(Slurm, &view).map_err(|error| machine(&error))?;
+            report
+        }
     };
     report.notes.iter().for_each(|note| screen::note(note));
     screen::print(&match options.output {
@@ -127,9 +140,7 @@ pub(crate) fn run(options: &OfSlurm) -> Result<Answer, Failure> {
 
 /// Prints `--gpu-mem=2G`, so that a script can use it as it is.
 pub(super) fn size(of: &SizeOf) -> Result<Answer, Failure> {
-    let user = Some(of.user.as_str());
-    let report = asked((of.since, user), By::Name, of.sizing.sizing(), false)?;
-    let found = report.sizes.iter().find(|size| size.name == of.name);
+    let found = size_of(&of.user, &of.name, of.since, of.sizing.sizing())?;
     let Some(size) = found else {
         let (name, user) = (&of.name, &of.user);
         screen::note(&format!("{name}: no run of it by {user} was measured"));
@@ -142,6 +153,20 @@ pub(super) fn size(of: &SizeOf) -> Result<Answer, Failure> {
     }
 }
 
+/// The size of jobs of a user and name; `None` if none was measured.
+///
+/// * `since_s` — seconds back.
+pub(super) fn size_of(
+    user: &str,
+    name: &str,
+    since_s: u64,
+    sizing: Sizing,
+) -> Result<Option<Size>, Failure> {
+    let of = Of { since_s, user: Some(user), name: Some(name) };
+    let (report, _) = asked(of, By::Name, sizing)?;
+    Ok(report.sizes.into_iter().find(|size| size.name == name))
+}
+
 /// Brings what jobs used on this node into Slurm's accounting.
 pub(super) fn keep_usage(node: &str) -> Result<Answer, Failure> {
     let folder = site()?.jobs_of(node);
@@ -149,27 +174,25 @@ pub(super) fn keep_usage(node: &str) -> Result<Answer, Failure> {
     Ok(if left == 0 { Answer::Yes } else { Answer::No })
 }
 
+/// Jobs that Slurm is asked for.
+struct Of<'a> {
+    /// Seconds back.
+    since_s: u64,
+    user: Option<&'a str>,
+    name: Option<&'a str>,
+}
+
 /// Asks Slurm.
-///
-/// * `of` — seconds back, and the user.
-fn asked(
-    (since, user): (u64, Option<&str>),
-    by: By,
-    sizing: Sizing,
-    with_quotas: bool,
-) -> Result<Report, Failure> {
+fn asked(of: Of<'_>, by: By, sizing: Sizing) -> Result<(Report, QueueView), Failure> {
+    let Of { since_s, user, name } = of;
     let shard_mib = site()?.shard_mib;
-    let text = report::ask(Slurm, since, user).map_err(|error| no_accounts(&error))?;
+    let text = report::ask(Slurm, since_s, user, name).map_err(|error| no_accounts(&error))?;
     let view = QueueView::ask(Slurm, shard_mib).map_err(|error| machine(&error))?;
     let source = Source::from_bytes("sacct", text.into_bytes())?;
     let cards = Cards { view: Some(&view), shards: None, shard_mib };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let wish = Wish { since_s: now.saturating_sub(since), by, user, sizing };
-    let mut report = report::report(&source, &cards, &wish)?;
-    if with_quotas {
-        report.quotas = report::quotas(Slurm, &view).map_err(|error| machine(&error))?;
-    }
-    Ok(report)
+    let wish = Wish { since_s: now.saturating_sub(since_s), by, user, sizing };
+    Ok((report::report(&source, &cards, &wish)?, view))
 }
 
 impl SizingChoice {

@@ -1,9 +1,9 @@
 //! Arrays as a few pilot jobs that pull tasks, so that a GPU does not wait for Slurm's scheduler between
 //! two of them.
 //!
-//! [`submission`] makes the array's [`folder`] and submits the pilots; each [`pilot`] takes tasks by the
-//! [`journal`], whose [`event`]s add up to a [`ledger`]; [`queue`] asks Slurm, [`figures`] are for
-//! whoever looks.
+//! [`given`] is what a call of sbatch asks; [`submission`] makes the array's [`folder`] and submits the
+//! pilots; each [`pilot`] takes tasks by the [`journal`], whose [`event`]s add up to a [`ledger`]; [`queue`]
+//! asks Slurm, [`figures`] are for whoever looks.
 //!
 //! *Invariant:* a task is started after its claim is in the journal. *Invariant:* an end counts only for
 //! the claim that stands. *Invariant:* nothing of a task is left running when its pilot goes on.
@@ -11,6 +11,7 @@
 pub mod event;
 pub mod figures;
 pub mod folder;
+pub mod given;
 pub mod journal;
 pub mod ledger;
 pub mod pilot;

@@ -1,17 +1,17 @@
 //! From a call of sbatch to an array of pilots: what is taken out of the call, what goes into the
 //! array's folder, and what is submitted in its place.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use formats::calling::{self, Call};
-use formats::{Complaint, Source, quantity};
+use formats::calling;
+use formats::{Complaint, quantity};
 use node::tool::Tool;
 
 use super::folder::{Folder, Order, PLACE};
+use super::given::Given;
 use super::ledger::Ledger;
 use super::{ArrayError, of_file, queue};
 
@@ -23,22 +23,6 @@ const ASIDE_MS: u64 = 60_000;
 /// Options that are ours to give: tasks have them, not pilots.
 const OURS: [&str; 9] =
     ["array", "output", "error", "input", "open-mode", "time", "wrap", "parsable", "wait"];
-
-/// Variables that stand for options, over the script and under the call (sbatch manual, "input
-/// environment variables").
-const VARIABLES: [(&str, &str); 11] = [
-    ("array", "SBATCH_ARRAY_INX"),
-    ("error", "SBATCH_ERROR"),
-    ("input", "SBATCH_INPUT"),
-    ("job-name", "SBATCH_JOB_NAME"),
-    ("no-requeue", "SBATCH_NO_REQUEUE"),
-    ("open-mode", "SBATCH_OPEN_MODE"),
-    ("output", "SBATCH_OUTPUT"),
-    ("partition", "SBATCH_PARTITION"),
-    ("signal", "SBATCH_SIGNAL"),
-    ("time", "SBATCH_TIMELIMIT"),
-    ("wait", "SBATCH_WAIT"),
-];
 
 /// What the user wants beside sbatch's own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,66 +67,22 @@ pub struct Submitted {
     pub pilots: usize,
 }
 
-/// All options of a call, as sbatch weighs them.
-struct Options {
-    call: Call,
-    variables: BTreeMap<&'static str, String>,
-    script: BTreeMap<&'static str, String>,
-}
-
-impl Options {
-    fn get(&self, option: &str) -> Option<&str> {
-        let variable = || self.variables.get(option).map(String::as_str);
-        let script = || self.script.get(option).map(String::as_str);
-        self.call.value(option).or_else(variable).or_else(script)
-    }
-}
-
-/// Reads a call of sbatch, and makes the folder if it asks for an array.
+/// Makes the folder of the array that a call of sbatch asks for, if it asks for one.
 ///
 /// # Errors
-/// Words or a script that cannot be read, or a folder that cannot be written.
-pub fn prepare(words: &[String], wish: &Wish) -> Result<Asked, ArrayError> {
-    let usage = |complaint: Complaint| ArrayError::Usage(complaint.to_string());
-    let call = Call::of(words).map_err(usage)?;
-    let variable = |(option, name)| Some((option, std::env::var(name).ok()?));
-    let variables: BTreeMap<_, _> = VARIABLES.into_iter().filter_map(variable).collect();
-    let by_words = call.value("array").is_some() || variables.contains_key("array");
-    let from_input = call.script.is_none() && call.value("wrap").is_none();
-    if call.value("test-only").is_some() || (from_input && !by_words) {
-        // A script that comes in can be read only once: by sbatch, unless the array is known.
-        return Ok(Asked::Plain);
-    }
-    let source = source(&call)?;
-    let script = calling::in_script(&source)?;
-    let options = Options { call, variables, script };
-    let Some(array) = options.get("array").map(str::to_string) else { return Ok(Asked::Plain) };
-    let order = order(&options, &source, array)?;
+/// Options that cannot be read, or a folder that cannot be written.
+pub fn prepare(given: &Given, wish: &Wish) -> Result<Asked, ArrayError> {
+    let Some(array) = given.get("array").map(str::to_string) else { return Ok(Asked::Plain) };
+    let order = order(given, array)?;
     let place = wish.place.clone().unwrap_or_else(|| order.directory.join(PLACE));
-    let folder = Folder::make(&place, order, source.text(), &head(source.text()))?;
+    let text = given.source.text();
+    let folder = Folder::make(&place, order, text, &head(text))?;
     Ok(Asked::Array(Box::new(Prepared {
         folder,
-        parsable: options.get("parsable").is_some(),
-        wait: options.get("wait").is_some(),
-        partition: options.get("partition").map(str::to_string),
+        parsable: given.get("parsable").is_some(),
+        wait: given.get("wait").is_some(),
+        partition: given.get("partition").map(str::to_string),
     })))
-}
-
-/// The script: a file, the command of `--wrap`, or what comes in.
-fn source(call: &Call) -> Result<Source, ArrayError> {
-    if let Some(command) = call.value("wrap") {
-        let text = format!("#!/bin/sh\n{command}\n");
-        return Ok(Source::from_bytes("wrap", text.into_bytes())?);
-    }
-    match &call.script {
-        Some(path) => Ok(Source::open(Path::new(path))?),
-        None => {
-            let mut bytes = Vec::new();
-            let input = Path::new("/dev/stdin");
-            std::io::stdin().read_to_end(&mut bytes).map_err(of_file(input, "read the script"))?;
-            Ok(Source::from_bytes("sbatch", bytes)?)
-        }
-    }
 }
 
 /// The lines of a script that may speak to sbatch: comments before the first command.
@@ -156,15 +96,15 @@ fn head(text: &str) -> String {
     lines.map(|line| calling::line_without(line, &["wait"])).collect::<Vec<_>>().join("\n")
 }
 
-fn order(options: &Options, source: &Source, array: String) -> Result<Order, ArrayError> {
+fn order(given: &Given, array: String) -> Result<Order, ArrayError> {
     let complain =
         |option: &str, complaint: Complaint| ArrayError::Usage(format!("--{option}: {complaint}"));
     let here = std::env::current_dir().map_err(of_file(Path::new("."), "look where we are"))?;
-    let directory = options.get("chdir").map_or_else(|| here.clone(), |folder| here.join(folder));
-    let name = options.get("job-name").unwrap_or(source.file_name()).to_string();
-    let owned = |option: &str| options.get(option).map(str::to_string);
-    let limit = options.get("time").map(quantity::slurm_time_ms).transpose();
-    let append = options.get("open-mode").map(calling::appends).transpose();
+    let directory = given.get("chdir").map_or_else(|| here.clone(), |folder| here.join(folder));
+    let name = given.name().to_string();
+    let owned = |option: &str| given.get(option).map(str::to_string);
+    let limit = given.get("time").map(quantity::slurm_time_ms).transpose();
+    let append = given.get("open-mode").map(calling::appends).transpose();
     let mut order = Order::new(name, array, directory);
     order.limit_ms = limit.map_err(|complaint| complain("time", complaint))?.flatten();
     order.append = append.map_err(|complaint| complain("open-mode", complaint))?.unwrap_or(false);
@@ -172,11 +112,11 @@ fn order(options: &Options, source: &Source, array: String) -> Result<Order, Arr
     order.error = owned("error");
     order.input = owned("input");
     order.signal = owned("signal");
-    order.may_repeat = options.get("no-requeue").is_none();
-    order.arguments = options.call.arguments.clone();
+    order.may_repeat = given.get("no-requeue").is_none();
+    order.arguments = given.call.arguments.clone();
     order.kill_wait_ms = queue::kill_wait_ms();
-    order.options = options.call.without(&OURS);
-    if options.get("job-name").is_none() {
+    order.options = given.call.without(&OURS);
+    if given.get("job-name").is_none() {
         order.options.push(format!("--job-name={}", order.name));
     }
     Ok(order)
@@ -188,10 +128,8 @@ impl Prepared {
     /// # Errors
     /// Its script cannot be read any more.
     pub fn again(folder: Folder) -> Result<Self, ArrayError> {
-        let call = Call::of(&folder.order.options).unwrap_or_default();
-        let script = calling::in_script(&Source::open(&folder.script())?)?;
-        let options = Options { call, variables: BTreeMap::new(), script };
-        let partition = options.get("partition").map(str::to_string);
+        let given = Given::again(&folder.order.options, &folder.script())?;
+        let partition = given.get("partition").map(str::to_string);
         Ok(Self { folder, parsable: false, wait: false, partition })
     }
 

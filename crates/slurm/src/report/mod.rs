@@ -15,6 +15,7 @@ use crate::commands::{Slurm, SlurmError};
 use crate::queue_view::QueueView;
 pub use held::{By, Line, lines};
 pub use quota::{Quota, quotas};
+pub(crate) use size::amount;
 pub use size::{MARGIN_PERCENT, RUNS_MIN, Size, Sizing, sizes};
 
 /// What jobs' shares are counted by.
@@ -63,17 +64,26 @@ pub struct Report {
 /// Asks accounting for jobs that ran, as text for [`report`].
 ///
 /// * `since_s` — how far back, in seconds.
+/// * `name` — jobs of this name alone, as far as sacct can tell them.
 ///
 /// # Errors
 /// Slurm does not answer, or keeps no accounts.
-pub fn ask(slurm: Slurm, since_s: u64, user: Option<&str>) -> Result<String, SlurmError> {
+pub fn ask(
+    slurm: Slurm,
+    since_s: u64,
+    user: Option<&str>,
+    name: Option<&str>,
+) -> Result<String, SlurmError> {
     let format = format!("--format={}", sacct::COLUMNS);
     let separator = format!("--delimiter={}", sacct::SEPARATOR);
     let since = format!("--starttime=now-{since_s}");
     let user = user.map_or("--allusers".to_owned(), |user| format!("--user={user}"));
     // Duplicates: each start of a job that was started anew held something.
-    let words =
-        ["--allocations", "--duplicates", "--parsable2", &format, &separator, &since, &user];
+    let mut words =
+        vec!["--allocations", "--duplicates", "--parsable2", &format, &separator, &since, &user];
+    // sacct takes a comma for the begin of another name.
+    let name = name.filter(|name| !name.contains(',')).map(|name| format!("--name={name}"));
+    words.extend(name.as_deref());
     slurm.call_in_seconds("sacct", &words)
 }
 

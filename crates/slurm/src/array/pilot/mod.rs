@@ -240,16 +240,22 @@ impl Pilot<'_> {
     /// Changes the journal. While it cannot be written nothing is started and nothing forgotten.
     fn change(&mut self, decide: impl Fn(&Ledger) -> Vec<Event>) -> Result<(), ArrayError> {
         let (begun_ms, mut step_ms) = (self.clock.now_ms(), 100);
+        let path = self.journal.path().to_path_buf();
+        let mut stuck_by = None;
         loop {
-            let error = match self.journal.change(&decide) {
-                Ok(_) if step_ms > 100 => {
-                    (self.tell)("the journal can be written again: going on");
+            let error = match (self.journal.change(&decide), stuck_by) {
+                (Ok(_), None) => return Ok(()),
+                (Ok(_), Some(error)) => {
+                    // Our log may lie on the same disk and lack what was said before.
+                    let s = (self.clock.now_ms() - begun_ms).div_ceil(1000);
+                    let path = path.display();
+                    (self.tell)(&format!(
+                        "{path}: can be written again after {s} s ({error}); going on"
+                    ));
                     return Ok(());
                 }
-                Ok(_) => return Ok(()),
-                Err(error) => error,
+                (Err(error), _) => error,
             };
-            let path = self.journal.path().to_path_buf();
             let damaged = error.kind() == std::io::ErrorKind::InvalidData;
             if damaged || self.clock.now_ms() > begun_ms + STUCK_MAX_MS {
                 return Err(of_file(&path, "write it")(error));
@@ -263,6 +269,7 @@ impl Pilot<'_> {
             if error.raw_os_error() == Some(Errno::ESTALE as i32) {
                 self.journal = self.folder.journal()?;
             }
+            stuck_by = Some(error);
             self.pause(step_ms);
             step_ms = (step_ms * 2).min(STUCK_STEP_MAX_MS);
         }
