@@ -45,7 +45,8 @@ const HELP: &str = "cargo xtask VERB
   metrics     the agent's metrics read by promtool and prometheus_client; what it costs [--quick]
   install     build hotpot and put it under a PREFIX, such as ~/.local or /usr/local
   occupancy   how busy `hotpot run` keeps GPUs with short tasks, and what sharing saves [--quick]
-  slurm-arrays  short tasks by plain sbatch and by `hotpot slurm run`, on real Slurm [--quick]
+  slurm-arrays  short tasks by plain sbatch and by `hotpot slurm run`, on real Slurm; 40 minutes [--quick]
+              [--only SECONDS]
   slurm-churn   is a card or MIG instance ever given twice while jobs come and go, without hotpot and with it [--quick]
   slurm-lab   a real Slurm cluster on this host: up DIR [OPTION...], down DIR, status DIR
   speed       CPU seconds and peak memory of whole runs
@@ -90,7 +91,7 @@ fn main() -> ExitCode {
         ["occupancy", flags @ ..] => quick(flags).and_then(occupancy::run),
         ["fakes"] => fakes::run(),
         ["metrics", flags @ ..] => quick(flags).and_then(metrics::run),
-        ["slurm-arrays", flags @ ..] => quick(flags).and_then(slurm::arrays::run),
+        ["slurm-arrays", words @ ..] => slurm::arrays::run(words),
         ["slurm-churn", flags @ ..] => quick(flags).and_then(slurm::churn::run),
         ["slurm-lab", words @ ..] => slurm_lab::run(words),
         ["speed"] => speed::run(),

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,6 +11,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::unistd::AccessFlags;
 use thiserror::Error;
@@ -18,6 +20,8 @@ use thiserror::Error;
 pub const LIMIT: Duration = Duration::from_secs(10);
 /// Bytes of output that are kept unless said otherwise.
 const OUTPUT_MAX: u64 = 64 << 10;
+/// How often a tool is looked at where the system cannot tell of its end.
+const PAUSE: Duration = Duration::from_millis(5);
 /// How long output may at least lag behind the end of the tool.
 const LAG: Duration = Duration::from_millis(200);
 
@@ -209,18 +213,38 @@ fn collect(pipe: Option<impl Read + Send + 'static>, keep: u64) -> mpsc::Receive
 
 /// The status of a child that ends within `limit`.
 fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
-    let begun = Instant::now();
-    let mut pause = Duration::from_millis(1);
+    let (begun, handle) = (Instant::now(), process_handle(child));
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        if begun.elapsed() >= limit {
+        let left = limit.saturating_sub(begun.elapsed());
+        if left.is_zero() {
             return Ok(None);
         }
-        thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
+        match &handle {
+            Some(handle) => until_ended(handle, left),
+            None => thread::sleep(PAUSE),
+        }
     }
+}
+
+/// A descriptor that can be read once the child has ended (pidfd_open(2)); none before Linux 5.3.
+#[expect(unsafe_code, reason = "a system call that nix has not")]
+fn process_handle(child: &Child) -> Option<OwnedFd> {
+    // SAFETY: the call takes two numbers; what it returns is a descriptor of ours alone, or -1.
+    unsafe {
+        let opened = nix::libc::syscall(nix::libc::SYS_pidfd_open, child.id(), 0);
+        let descriptor = i32::try_from(opened).ok().filter(|descriptor| *descriptor >= 0)?;
+        Some(OwnedFd::from_raw_fd(descriptor))
+    }
+}
+
+fn until_ended(handle: &OwnedFd, at_most: Duration) {
+    // Rounded up: a wait of less than 1 ms would be none.
+    let ms = at_most.as_millis().saturating_add(1).min(60_000);
+    let timeout = PollTimeout::try_from(ms).unwrap_or(PollTimeout::ZERO);
+    let _whoever_woke_us = poll(&mut [PollFd::new(handle.as_fd(), PollFlags::POLLIN)], timeout);
 }
 
 fn one_line(text: &str) -> String {

@@ -40,30 +40,50 @@ const WAYS: [Way; 3] = [
 /// What came of it.
 struct Found {
     makespan_s: f64,
+    /// From submission to the start of the first task, most of which Slurm waits to look at its queue.
+    first_s: f64,
     occupancy: f64,
     held_gpu_s: f64,
     results: BTreeMap<String, String>,
 }
 
-/// * `quick` — a tenth of the tasks, of one second.
-pub(crate) fn run(quick: bool) -> Verdict {
+/// * `words` — `--quick` for a tenth of the tasks, of one second; `--only SECONDS` for tasks of one length.
+pub(crate) fn run(words: &[&str]) -> Verdict {
+    let (quick, only) = match words {
+        [] => (false, None),
+        ["--quick"] => (true, Some("1")),
+        ["--only", seconds] => (false, Some(*seconds)),
+        other => {
+            let words = other.join(" ");
+            return Err(format!("unknown: {words}; there are --quick and --only SECONDS"));
+        }
+    };
     let tasks = if quick { TASKS.1 } else { TASKS.0 };
-    let naps: Vec<_> =
-        NAPS.into_iter().filter(|(seconds, _)| !quick || (*seconds - 1.0).abs() < 0.1).collect();
+    let is_wanted = |(seconds, _): &(f64, f64)| only.is_none_or(|only| only == seconds.to_string());
+    let naps: Vec<_> = NAPS.into_iter().filter(is_wanted).collect();
+    if naps.is_empty() {
+        return Err("--only takes 0.2, 1 or 5".into());
+    }
     let mut table = Table::new(
         &format!("{tasks} tasks, {GPUS} at once, on {GPUS} simulated A100 under real Slurm"),
-        &["s each", "", "makespan s", "occupancy", "wanted", "GPU s held"],
+        &["s each", "", "makespan s", "first after s", "occupancy", "wanted", "GPU s held"],
     );
     let mut missed = Vec::new();
     for (seconds, wanted) in naps {
         let mut first = None;
         for way in WAYS {
             let found = one(way, seconds, tasks)?;
+            let Found { makespan_s, first_s, occupancy, .. } = &found;
+            eprintln!(
+                "{seconds} s, {}: {makespan_s:.1} s, first after {first_s:.2} s, {occupancy:.3} busy",
+                way.name
+            );
             let goal = if way.pilots { format!("{wanted:.3}") } else { String::new() };
             table.row(vec![
                 seconds.to_string(),
                 way.name.into(),
                 format!("{:.1}", found.makespan_s),
+                format!("{:.2}", found.first_s),
                 format!("{:.3}", found.occupancy),
                 goal,
                 format!("{:.1}", found.held_gpu_s),
@@ -109,10 +129,11 @@ fn one(way: Way, seconds: f64, tasks: u32) -> Result<Found, String> {
     let end_s = times.iter().map(|(_, end)| *end).fold(begun_s, f64::max);
     let busy_s: f64 = times.iter().map(|(start, end)| end - start).sum();
     let makespan_s = end_s - begun_s;
+    let first_s = times.iter().map(|(start, _)| start - begun_s).fold(makespan_s, f64::min);
     let held_gpu_s = held(&bench, answer.trim(), way)?;
     let results = contents(&bench.folder.join("results"))?;
     let occupancy = busy_s / (f64::from(GPUS) * makespan_s);
-    Ok(Found { makespan_s, occupancy, held_gpu_s, results })
+    Ok(Found { makespan_s, first_s, occupancy, held_gpu_s, results })
 }
 
 /// A task notes when it ran, and has a result that another one has not.

@@ -118,9 +118,7 @@ impl Node {
 
     fn wanted(&self, job: &Job, inventory: &Inventory) -> Result<Vec<Wanted>, NoSeat> {
         let ask = job.asked().map_err(|why| NodeError::Ask { job: job.id, why })?;
-        let conf = std::fs::read_to_string(site::conf_folder().join("gres.conf"));
-        let lines = gres::devices_of(&conf.unwrap_or_default(), &self.name);
-        let lines = gres::counted(lines, &self.gres()?);
+        let lines = self.lines()?;
         let engine = inventory.to_engine();
         let engine = engine.map_err(|error| MachineError::Refused {
             gpu: self.name.clone(),
@@ -151,6 +149,16 @@ impl Node {
         }
         several_daemons(&wanted, &ask).map_err(NoSeat::Job)?;
         Ok(wanted)
+    }
+
+    /// This node's devices in gres.conf, as Slurm counts them.
+    fn lines(&self) -> Result<Vec<DeviceLine>, NodeError> {
+        let conf = std::fs::read_to_string(site::conf_folder().join("gres.conf"));
+        let lines = gres::devices_of(&conf.unwrap_or_default(), &self.name);
+        if lines.iter().all(|line| line.kind == lines[0].kind) {
+            return Ok(lines);
+        }
+        Ok(gres::counted(lines, &self.gres()?))
     }
 
     /// `Gres=` of this node as slurmctld has it.
