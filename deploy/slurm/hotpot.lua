@@ -19,6 +19,10 @@ local FIELDS = {
 }
 local SHARES = { auto = true, exclusive = true, timeslice = true, mps = true, mig = true, capped = true }
 local TOKEN = "hotpot%([^)]*%)"
+-- Texts of a job that Slurm prints as they are. Line breaks in them would look like other lines about the job.
+local TEXTS = { "name", "comment", "wckey", "network", "mail_user" }
+-- Slurm's plugin has the Lua that it was built with: 5.1 calls this loadstring, 5.2 and later load.
+local load = loadstring or load
 
 -- A refusal: raised as an error with a table, so that a fault of this file's is told from it.
 local function refuse(text, ...)
@@ -84,7 +88,7 @@ local function read_site()
 	local text = file:read("*a")
 	file:close()
 	if text ~= text_of_known then
-		local chunk, fault = loadstring(text, "@" .. site_path)
+		local chunk, fault = load(text, "@" .. site_path)
 		if not chunk then return nil, fault end
 		local ran, site = pcall(function() return checked(chunk()) end)
 		if not ran then return nil, site_path .. ": " .. tostring(site) end
@@ -95,6 +99,9 @@ end
 
 -- What a job asks. ------------------------------------------------------------------------------------------------
 local UNITS = { K = 1 / 1024, M = 1, G = 1024, T = 1024 * 1024 }
+local COUNTS = { [""] = 1, k = 1024, m = 1024 * 1024 }
+-- MiB that nothing has, as in the plugin.
+local MEMORY_MAX = 2 ^ 30
 
 -- The same rules as in the plugin (crates/spank/src/option.rs): not every job has passed it.
 local function memory(text, said)
@@ -106,6 +113,7 @@ local function memory(text, said)
 		refuse("%s: not a size; write a number and M, G or T, such as 2G, 1.5G or 1500M", said)
 	end
 	if number <= 0 then refuse("%s: nothing can run in no memory", said) end
+	if number * unit > MEMORY_MAX then refuse("%s: no GPU has so much", said) end
 	return math.ceil(number * unit)
 end
 
@@ -167,7 +175,7 @@ local function read_requests(d)
 			if name == "gpu" or name == "shard" or name == "mps" then
 				found[#found + 1] = { field = field, whole = whole, name = name, type = words[1] and table.concat(words, ":"),
 					text = field.option .. whole:gsub("^gres[:/]", ""):gsub("^gpu:", field.option == "--gres=" and "gpu:" or ""),
-					count = (tonumber(number) or 1) * (suffix == "" and 1 or suffix and 1024 or 1) }
+					count = (tonumber(number) or 1) * (COUNTS[(suffix or ""):lower()] or 1) }
 			end
 		end
 	end
@@ -254,7 +262,9 @@ end
 local function token(asks)
 	local parts = {}
 	for _, ask in ipairs(ASKS) do
-		if asks[ask[1]] then parts[#parts + 1] = string.format("gpu-%s=%s", ask[1], asks[ask[1]]) end
+		local asked = asks[ask[1]]
+		local text = type(asked) == "number" and string.format("%d", asked) or asked
+		if asked then parts[#parts + 1] = string.format("gpu-%s=%s", ask[1], text) end
 	end
 	return "hotpot(" .. table.concat(parts, ",") .. ")"
 end
@@ -346,12 +356,29 @@ local function judged(act)
 	return nil
 end
 
+-- Takes control characters out of a job's texts.
+local function clean(d)
+	for _, name in ipairs(TEXTS) do
+		local text = d[name]
+		if type(text) == "string" and text:find("%c") then d[name] = text:gsub("%c", " ") end
+	end
+end
+
+-- A comment without our tokens: what came with the job is not ours. Taking one out must not make another.
+local function without_token(comment)
+	local count
+	repeat
+		comment, count = comment:gsub("%s*" .. TOKEN, "")
+	until count == 0
+	return comment
+end
+
 -- For slurm_job_submit.
 function hotpot.submit(d, parts, uid)
 	local asks
 	local code, why = judged(function()
-		-- A token that came with the job is not ours.
-		local comment = (d.admin_comment or ""):gsub("%s*" .. TOKEN, "")
+		clean(d)
+		local comment = without_token(d.admin_comment or "")
 		if comment ~= (d.admin_comment or "") then d.admin_comment = comment end
 		asks = read_asks(d)
 		local requests = read_requests(d)
@@ -379,8 +406,9 @@ end
 -- For slurm_job_modify: a job changes its GPUs by the rules for new ones; one with a share keeps it. Slurm passes no text from
 -- here to the user, only the code.
 function hotpot.modify(d, record, parts, uid)
-	if uid == 0 then return slurm.SUCCESS end
 	local code, why = judged(function()
+		clean(d)
+		if uid == 0 then return end
 		local requests = read_requests(d)
 		if #requests == 0 then return end
 		if (record.admin_comment or ""):find(TOKEN) then

@@ -13,6 +13,8 @@
 local folder = debug.getinfo(1, "S").source:match("^@(.*/)") or "/etc/slurm/"
 local path = folder .. "hotpot.lua"
 local loaded, text_of_loaded
+-- Slurm's plugin has the Lua that it was built with: 5.1 calls this loadstring, 5.2 and later load.
+local load = loadstring or load
 
 -- hotpot's functions, or nil and why not.
 local function hotpot()
@@ -21,13 +23,22 @@ local function hotpot()
 	local text = file:read("*a")
 	file:close()
 	if text ~= text_of_loaded then
-		local chunk, fault = loadstring(text, "@" .. path)
+		local chunk, fault = load(text, "@" .. path)
 		if not chunk then return nil, fault end
 		local ran, module = pcall(chunk)
 		if not ran or type(module) ~= "table" then return nil, path .. ": " .. tostring(module) end
 		loaded, text_of_loaded = module, text
 	end
 	return loaded
+end
+
+-- What hotpot answers; nil and why not if it cannot.
+local function answer(question, ...)
+	local ran, rules, why = pcall(hotpot)
+	if not ran or not rules then return nil, ran and why or rules end
+	local answered, code = pcall(rules[question], ...)
+	if not answered then return nil, code end
+	return code
 end
 
 local function asks_for_a_share(d)
@@ -40,9 +51,9 @@ local function asks_for_a_share(d)
 end
 
 function slurm_job_submit(d, parts, uid)
-	local rules, why = hotpot()
-	if rules then return rules.submit(d, parts, uid) end
-	slurm.log_error("hotpot: jobs pass without rules for GPUs: %s", why)
+	local code, why = answer("submit", d, parts, uid)
+	if code then return code end
+	slurm.log_error("hotpot: jobs pass without rules for GPUs: %s", tostring(why))
 	if not asks_for_a_share(d) then return slurm.SUCCESS end
 	slurm.log_user("hotpot: shares of GPUs cannot be had now; your administrator finds why in slurmctld's log; "
 		.. "a whole GPU can be asked for by --gres=gpu:1")
@@ -50,9 +61,9 @@ function slurm_job_submit(d, parts, uid)
 end
 
 function slurm_job_modify(d, record, parts, uid)
-	local rules, why = hotpot()
-	if rules then return rules.modify(d, record, parts, uid) end
-	slurm.log_error("hotpot: jobs are changed without rules for GPUs: %s", why)
+	local code, why = answer("modify", d, record, parts, uid)
+	if code then return code end
+	slurm.log_error("hotpot: jobs are changed without rules for GPUs: %s", tostring(why))
 	return slurm.SUCCESS
 end
 

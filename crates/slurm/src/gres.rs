@@ -40,7 +40,7 @@ pub struct Booked {
     pub name: String,
     /// Its type, such as `a100` or `1g.10gb`.
     pub kind: Option<String>,
-    /// How many of each device, by its position in gres.conf: 1 for whole ones.
+    /// How many of each device, by its position in gres.conf: 1 for whole ones, 0 where Slurm does not say.
     pub of_device: BTreeMap<u32, u64>,
 }
 
@@ -64,8 +64,13 @@ fn one(word: &str) -> Option<Booked> {
     let of_device = match detail.strip_prefix("IDX:") {
         Some(list) => {
             let devices = hostlist::numbers(list)?;
-            // Whole devices, or one that is shared: parts of several are never told this way.
-            let each = if name == "gpu" { 1 } else { count / (devices.len() as u64).max(1) };
+            // Of several that are shared Slurm gives to one job only where
+            // SelectTypeParameters=MULTIPLE_SHARING_GRES_PJ, and does not say here how much of each.
+            let each = match (name.as_str(), devices.len()) {
+                ("gpu", _) => 1,
+                (_, 1) => count,
+                _ => 0,
+            };
             devices.into_iter().map(|device| (device, each)).collect()
         }
         None => {
@@ -174,6 +179,7 @@ mod tests {
         let held = booked("shard:8(0/5,5/5,3/5,0/5)");
         assert_eq!(held[0].of_device, BTreeMap::from([(1, 5), (2, 3)]));
         assert_eq!(booked("gpu:2(IDX:0,3)")[0].of_device, BTreeMap::from([(0, 1), (3, 1)]));
+        assert_eq!(booked("shard:8(IDX:0,3)")[0].of_device, BTreeMap::from([(0, 0), (3, 0)]));
         assert!(booked("").is_empty() && booked("gpu:a100:x(IDX:0)").is_empty());
     }
 

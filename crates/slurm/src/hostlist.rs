@@ -3,22 +3,21 @@
 /// Names that one list stands for at most.
 const NAMES_MAX: usize = 1 << 20;
 
-/// All names of a list, in its order. What cannot be read is left as it stands.
+/// The names of a list, in its order, [`NAMES_MAX`] of them at most. What cannot be read is left as it stands.
 pub fn expand(list: &str) -> Vec<String> {
-    let mut names = Vec::new();
+    let mut names: Vec<String> = Vec::new();
     for part in parts(list) {
+        let left = NAMES_MAX.saturating_sub(names.len());
         match brackets(part) {
             Some((before, inside, after)) => {
-                let tails = expand(after);
-                for number in numbers_as_written(inside) {
-                    for tail in &tails {
-                        if names.len() < NAMES_MAX {
-                            names.push(format!("{before}{number}{tail}"));
-                        }
-                    }
-                }
+                let (numbers, tails) = (numbers_as_written(inside), expand(after));
+                let with = |number: &String| {
+                    let named = |tail: &String| format!("{before}{number}{tail}");
+                    tails.iter().map(named).collect::<Vec<_>>()
+                };
+                names.extend(numbers.iter().flat_map(with).take(left));
             }
-            None => names.push(part.to_owned()),
+            None => names.extend((left > 0).then(|| part.to_owned())),
         }
     }
     names

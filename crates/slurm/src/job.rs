@@ -41,15 +41,31 @@ impl Job {
     /// Slurm does not answer, or what it says is no job.
     pub fn ask(slurm: Slurm, id: u32) -> Result<Option<Self>, SlurmError> {
         let number = id.to_string();
-        let text = match slurm.call("scontrol", &["show", "job", "-d", "-o", &number]) {
+        let text = match slurm.call("scontrol", &["show", "job", "-d", &number]) {
             Err(error) if error.to_string().contains("Invalid job id") => return Ok(None),
             other => other?,
         };
-        let records = Record::all(&text);
+        let records = Record::jobs(&text);
         let job = records.iter().filter_map(Self::of).find(|job| job.id == id);
         let answer = || text.chars().take(200).collect();
-        let call = || format!("scontrol show job -d -o {id}");
+        let call = || format!("scontrol show job -d {id}");
         job.map(Some).ok_or_else(|| SlurmError::Answer { call: call(), answer: answer() })
+    }
+
+    /// Whether a job may still have processes on its nodes. One that cannot be read may: what it holds stays.
+    ///
+    /// # Errors
+    /// Slurm does not answer.
+    pub fn may_be_there(
+        slurm: Slurm,
+        id: u32,
+        is_there: impl Fn(&Self) -> bool,
+    ) -> Result<bool, SlurmError> {
+        match Self::ask(slurm, id) {
+            Ok(job) => Ok(job.is_some_and(|job| job.is_on_nodes() && is_there(&job))),
+            Err(SlurmError::Answer { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads a record.

@@ -6,6 +6,7 @@ pub(crate) mod churn;
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use slurm_lab::{Cluster, LabError, Options};
 
@@ -57,8 +58,13 @@ impl Drop for Bench {
     }
 }
 
-/// The folder of the programs as users run them.
+/// The folder of the programs as users run them, built once: what is compared must be the same all the time.
 pub(crate) fn built() -> Result<PathBuf, String> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    BUILT.get_or_init(build).clone()
+}
+
+fn build() -> Result<PathBuf, String> {
     let mut words = vec!["build", "--quiet"];
     if !cfg!(debug_assertions) {
         words.push("--release");

@@ -94,6 +94,12 @@ fn run_array(options: &RunArray) -> Result<Answer, Failure> {
 
 fn resume(named: &str, options: &RunArray) -> Result<Answer, Failure> {
     let folder = Folder::find(named).map_err(refused)?;
+    if !folder.is_ours() {
+        let path = folder.path().display();
+        return Err(Failure::Usage(format!(
+            "{path}: of another user, whose script would run as you"
+        )));
+    }
     let wish = wish(options);
     let mut journal = folder.journal().map_err(refused)?;
     let unread = |error| Failure::Machine(format!("{}: {error}", folder.path().display()));

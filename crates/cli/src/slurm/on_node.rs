@@ -21,6 +21,10 @@ pub(super) fn prolog(of: &OfJob) -> Result<Answer, Failure> {
             screen::note(&format!("job {} is sent back: {why}", of.job));
             Ok(Answer::Yes)
         }
+        Verdict::Refused(why) => {
+            screen::note(&format!("job {} is refused: {why}", of.job));
+            Ok(Answer::Yes)
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The folder of an array: what it consists of, its script, and its journal.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use formats::array::ArraySpec;
@@ -125,9 +125,9 @@ impl Folder {
         if here.exists() {
             return Self::open(&here);
         }
-        let told = Slurm.call("scontrol", &["-o", "show", "job", named]).unwrap_or_default();
+        let told = Slurm.call("scontrol", &["show", "job", named]).unwrap_or_default();
         let command =
-            Record::all(&told).into_iter().find_map(|job| job.get("Command").map(PathBuf::from));
+            Record::jobs(&told).into_iter().find_map(|job| job.get("Command").map(PathBuf::from));
         match command.as_deref().and_then(Path::parent) {
             Some(folder) if folder.join("array.json").exists() => Self::open(folder),
             _ => Err(ArrayError::Usage(format!(
@@ -135,6 +135,12 @@ impl Folder {
                 here.parent().unwrap_or(&here).display()
             ))),
         }
+    }
+
+    /// Whether this user has made it: the script in it runs as who continues the array.
+    pub fn is_ours(&self) -> bool {
+        let file = fs::metadata(self.path.join("array.json"));
+        file.is_ok_and(|file| file.uid() == nix::unistd::geteuid().as_raw())
     }
 
     /// Makes it findable by the number of its job.

@@ -65,8 +65,7 @@ impl Node {
             holds.iter().filter_map(|hold| super::job_of(&hold.who)).collect();
         let mut gone = Vec::new();
         for id in self.jobs_with_files().union(&held).copied() {
-            let job = Job::ask(self.slurm, id)?;
-            if !job.is_some_and(|job| job.is_on_nodes()) {
+            if !Job::may_be_there(self.slurm, id, |_| true)? {
                 self.take_back(id)?;
                 self.remove_files(id, &["lock"])?;
                 gone.extend(held.contains(&id).then_some(id));

@@ -62,6 +62,12 @@ impl Node {
         self.write_task(job, &format!("sent-back {}\n", why.replace(char::is_control, " ")))
     }
 
+    /// Keeps the tasks of any start of a job from running.
+    pub(super) fn never(&self, job: u32, why: &str) -> Result<(), NodeError> {
+        let path = self.file(job, "task");
+        replace(&path, &format!("{HEAD}\nrefuse {why}\n"), TASK_MODE).map_err(file_error(&path))
+    }
+
     /// Whether a job's tasks have been told of this start of it.
     pub(super) fn has_told(&self, job: &Job) -> bool {
         let text = fs::read_to_string(self.file(job.id, "task")).unwrap_or_default();

@@ -76,14 +76,6 @@ pub enum NodeError {
         "the plugin is missing: {0}; without it tasks would run without caps. `cargo xtask install` puts it there"
     )]
     NoPlugin(std::io::Error),
-    /// What the job asked for cannot be read.
-    #[error("job {job}: {why}")]
-    Ask {
-        /// The job.
-        job: u32,
-        /// What is wrong.
-        why: String,
-    },
 }
 
 impl Node {

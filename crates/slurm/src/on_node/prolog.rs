@@ -15,6 +15,7 @@ use super::slots::{Slot, slots};
 use super::{Node, NodeError, PLUGIN, holder, job_of, locked};
 
 use crate::ask::Ask;
+use crate::commands::SlurmError;
 use crate::gres::{self, Booked, DeviceLine};
 use crate::job::Job;
 use crate::record::Record;
@@ -29,10 +30,15 @@ pub enum Verdict {
     Ready(Vec<String>),
     /// It must not run here, and has been sent back.
     SentBack(String),
+    /// It must not run at all.
+    Refused(String),
 }
 
 /// Slurm 22.05 starts jobs so after changes of a node's GPUs. They would see all GPUs of the node.
 const NONE_BOOKED: &str = "Slurm has started it without the GPUs that it asked for";
+
+const OF_SEVERAL: &str = "Slurm has given it parts of several cards, and does not say how much of each; the cluster's \
+                          slurm.conf must not have MULTIPLE_SHARING_GRES_PJ";
 
 /// A share that a job is to get.
 struct Wanted {
@@ -72,7 +78,12 @@ impl Node {
     /// The node cannot do it; nothing is held then.
     pub fn prolog(&mut self, id: u32) -> Result<Verdict, NodeError> {
         let _one_at_a_time = self.lock_job(id)?;
-        let Some(job) = Job::ask(self.slurm, id)? else { return Ok(Verdict::Nothing) };
+        let job = match Job::ask(self.slurm, id) {
+            Ok(Some(job)) => job,
+            Ok(None) => return Ok(Verdict::Nothing),
+            Err(error @ SlurmError::Answer { .. }) => return self.refuse(id, &error),
+            Err(error) => return Err(error.into()),
+        };
         if self.has_told(&job) {
             return Ok(Verdict::Nothing);
         }
@@ -96,6 +107,17 @@ impl Node {
         }
     }
 
+    /// A job that Slurm shows as none can be, as by line breaks in its texts, gets nothing, and none of its tasks
+    /// runs.
+    fn refuse(&mut self, id: u32, error: &SlurmError) -> Result<Verdict, NodeError> {
+        self.take_back(id)?;
+        self.never(
+            id,
+            "what Slurm shows of it cannot be read; are there line breaks in its name or comment?",
+        )?;
+        Ok(Verdict::Refused(error.to_string()))
+    }
+
     /// All of its shares or none, and the files of their devices.
     fn seat_all(&mut self, job: &Job) -> Result<Seated, NoSeat> {
         let inventory = self.machine.look()?;
@@ -109,7 +131,10 @@ impl Node {
                     return Err(error);
                 }
             }
-            self.write_grants(job.id, &granted)?;
+            if let Err(error) = self.write_grants(job.id, &granted) {
+                self.take_back(job.id)?;
+                return Err(error.into());
+            }
         }
         let file = |wanted: Wanted| Some((wanted.index, wanted.slot.file?));
         let files = wanted.into_iter().filter_map(file).collect();
@@ -117,7 +142,8 @@ impl Node {
     }
 
     fn wanted(&self, job: &Job, inventory: &Inventory) -> Result<Vec<Wanted>, NoSeat> {
-        let ask = job.asked().map_err(|why| NodeError::Ask { job: job.id, why })?;
+        // What a user has brought about is no fault of the node.
+        let ask = job.asked().map_err(NoSeat::Job)?;
         let lines = self.lines()?;
         let engine = inventory.to_engine();
         let engine = engine.map_err(|error| MachineError::Refused {
@@ -132,6 +158,9 @@ impl Node {
         }
         for booked in all_booked {
             for (index, amount) in &booked.of_device {
+                if *amount == 0 {
+                    return Err(NoSeat::Job(OF_SEVERAL.into()));
+                }
                 of_one_type(booked, *index, &lines).map_err(NoSeat::Job)?;
                 let no_device = |why: String| NodeError::NoDevice { index: *index, why };
                 let missing = || Err("gres.conf has no such line".to_owned());
@@ -198,8 +227,8 @@ impl Node {
     fn clear_dead(&mut self, holders: &[String]) -> Result<bool, NodeError> {
         let mut cleared = false;
         for id in holders.iter().filter_map(|holder| job_of(holder)) {
-            let job = Job::ask(self.slurm, id)?;
-            if !job.is_some_and(|job| job.is_on_nodes() && !job.booked_on(&self.name).is_empty()) {
+            let is_here = |job: &Job| !job.booked_on(&self.name).is_empty();
+            if !Job::may_be_there(self.slurm, id, is_here)? {
                 self.take_back(id)?;
                 cleared = true;
             }

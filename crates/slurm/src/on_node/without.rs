@@ -8,7 +8,7 @@ use node::machine::MachineError;
 
 use super::files::{TASK_MODE, head, replace};
 use super::{NodeError, Verdict, file_error};
-use crate::commands::Slurm;
+use crate::commands::{Slurm, SlurmError};
 use crate::job::Job;
 use crate::site::Site;
 
@@ -37,7 +37,12 @@ impl Without {
     /// # Errors
     /// The job has booked some, Slurm does not answer, or the file cannot be written.
     pub fn prolog(self, id: u32) -> Result<Verdict, NodeError> {
-        let Some(job) = Job::ask(Slurm, id)? else { return Ok(Verdict::Nothing) };
+        let job = match Job::ask(Slurm, id) {
+            Ok(Some(job)) => job,
+            // Whatever it is, it can have nothing here.
+            Ok(None) | Err(SlurmError::Answer { .. }) => return Ok(Verdict::Nothing),
+            Err(error) => return Err(error.into()),
+        };
         if !job.booked_on(&self.name).is_empty() {
             return Err(self.why);
         }
@@ -68,7 +73,7 @@ impl Without {
         for name in entries.map(|entry| entry.file_name().to_string_lossy().into_owned()) {
             match name.split_once('.').and_then(|(id, kind)| Some((id.parse().ok()?, kind))) {
                 Some((_, "grants")) => return Err(self.why),
-                Some((id, "task")) if !Job::ask(Slurm, id)?.is_some_and(|it| it.is_on_nodes()) => {
+                Some((id, "task")) if !Job::may_be_there(Slurm, id, |_| true)? => {
                     let _gone = fs::remove_file(self.jobs.join(&name));
                 }
                 _ => {}
