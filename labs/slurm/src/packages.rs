@@ -7,8 +7,9 @@ use crate::claim::Claim;
 use crate::error::LabError;
 use crate::options::Options;
 
+/// Debian's slurmctld has Lua 5.1; others are built with 5.4, under which rules must run too.
 const ALWAYS: &[&str] =
-    &["munge", "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins"];
+    &["munge", "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "lua5.4"];
 const ACCOUNTING: &[&str] = &["slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server"];
 const REST: &[&str] = &["slurmrestd", "slurm-wlm-jwt-plugin"];
 
