@@ -45,12 +45,22 @@ pub(crate) fn run(prefix: &str) -> Verdict {
     for name in entries(&shell::root().join("deploy/slurm"))? {
         put(&shell::root().join("deploy/slurm"), &prefix.join("lib/hotpot/slurm"), &name)?;
     }
+    name_plugin(&prefix)?;
     println!(
         "{} is ready; the limiter, the simulated driver and what Slurm needs are in {}",
         prefix.join("bin/hotpot").display(),
         prefix.join("lib/hotpot").display()
     );
     Ok(())
+}
+
+/// Slurm wants the whole path of a plugin.
+fn name_plugin(prefix: &Path) -> Verdict {
+    let path = prefix.join("lib/hotpot/slurm/spank.conf");
+    let failure = |error: std::io::Error| format!("{}: {error}", path.display());
+    let text = fs::read_to_string(&path).map_err(failure)?;
+    let lib = prefix.join("lib/hotpot").display().to_string();
+    fs::write(&path, text.replace("/usr/lib/hotpot", &lib)).map_err(failure)
 }
 
 /// Names of the files of a folder.
