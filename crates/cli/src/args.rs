@@ -254,7 +254,7 @@ pub(crate) enum MetricNames {
                         Where standard output is no terminal, one picture is printed as text.\n\
                         Examples:\n  \
                         hotpot top --once --output json\n  \
-                        hotpot top --slurm --agents http://{node}:9400/metrics\n  \
+                        hotpot top --slurm --agents http://{node}:940/metrics\n  \
                         hotpot top --simulate-gpus /tmp/hotpot-simulated-123"
 )]
 pub(crate) struct Top {

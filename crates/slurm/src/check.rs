@@ -10,8 +10,10 @@ use node::companion;
 use node::tool::ToolError;
 
 use crate::commands::{Slurm, SlurmError};
+use crate::config::Config;
 use crate::facts::Facts;
 use crate::gres;
+use crate::node_state::{NodeState, OutOfUse};
 use crate::record::Record;
 use crate::site::Site;
 
@@ -57,7 +59,7 @@ impl Finding {
 /// # Errors
 /// slurmctld does not answer.
 pub fn cluster(slurm: Slurm, site: &Site, folder: &Path) -> Result<Vec<Finding>, SlurmError> {
-    let config = slurm.call("scontrol", &["show", "config"])?;
+    let config = Config::ask(slurm)?;
     let mut findings = settings(&config);
     findings.extend(["Prolog", "Epilog", "HealthCheckProgram"].map(|name| program(name, &config)));
     findings.extend(companions());
@@ -71,17 +73,9 @@ pub fn cluster(slurm: Slurm, site: &Site, folder: &Path) -> Result<Vec<Finding>,
     Ok(findings)
 }
 
-/// A value of `scontrol show config`; several programs of one kind are counted in newer releases (`Prolog[0]`).
-fn value<'a>(config: &'a str, name: &str) -> Option<&'a str> {
-    let lines = config.lines().filter_map(|line| line.split_once('='));
-    let named = |key: &str| key.split('[').next() == Some(name);
-    let found = { lines }.find(|(key, _)| named(key.trim())).map(|(_, value)| value.trim());
-    found.filter(|value| !matches!(*value, "" | "(null)" | "NONE"))
-}
-
-fn settings(config: &str) -> Vec<Finding> {
-    let shown = |name: &str| value(config, name).unwrap_or("nothing");
-    let has = |name: &str, word: &str| shown(name).split(',').any(|it| it.trim() == word);
+fn settings(config: &Config) -> Vec<Finding> {
+    let shown = |name: &str| config.get(name).unwrap_or("nothing");
+    let has = |name: &str, word: &str| config.has(name, word);
     let line = |name: &str, is_fine, way_out: &str| {
         Finding::of(is_fine, format!("{name}={}", shown(name)), way_out)
     };
@@ -115,7 +109,7 @@ fn settings(config: &str) -> Vec<Finding> {
 }
 
 /// A program that slurmd runs: ours, or the site's that names ours.
-fn program(name: &str, config: &str) -> Finding {
+fn program(name: &str, config: &Config) -> Finding {
     let ours = match name {
         "HealthCheckProgram" => "health".to_owned(),
         _ => name.to_ascii_lowercase(),
@@ -123,7 +117,7 @@ fn program(name: &str, config: &str) -> Finding {
     let way_out = format!(
         "slurm.conf: {name}=/usr/lib/hotpot/slurm/{ours}; a program of your own there calls it"
     );
-    let Some(path) = value(config, name) else {
+    let Some(path) = config.get(name) else {
         return Finding::wrong(format!("{name} is not set"), way_out);
     };
     if path.contains('*') {
@@ -219,14 +213,14 @@ pub fn node(slurm: Slurm, name: &str, rendered: Result<String, String>) -> Vec<F
         ))];
     };
     let node = Record::parse(&text);
-    let state = node.get("State").unwrap_or("UNKNOWN");
-    let away = ["DOWN", "DRAIN", "FAIL", "INVAL", "UNKNOWN", "NOT_RESPONDING"];
-    let is_there = !away.iter().any(|word| state.contains(word)) && !state.ends_with('*');
+    let state = NodeState::new(node.get("State").unwrap_or("UNKNOWN"));
+    // In maintenance, who is there may look all the same.
+    let is_fine = matches!(state.out_of_use(), None | Some(OutOfUse::Maintenance));
     let reason = node.get("Reason").map_or(String::new(), |reason| format!(" ({reason})"));
     let way_out = format!(
         "mend the reason, then: scontrol update nodename={name} state=resume; slurmd's log says more"
     );
-    let up = Finding::of(is_there, format!("{name} is {state}{reason}"), way_out);
+    let up = Finding::of(is_fine, format!("{name} is {state}{reason}"), way_out);
     vec![up, amounts_match(name, node.get("Gres").unwrap_or("nothing"), rendered)]
 }
 
@@ -265,7 +259,7 @@ mod tests {
 
     #[test]
     fn what_is_set_is_fine_and_what_is_not_has_a_way_out() {
-        assert!(settings(CONFIG).iter().all(|finding| finding.way_out.is_none()));
+        assert!(settings(&Config::parse(CONFIG)).iter().all(|finding| finding.way_out.is_none()));
         for (line, part) in [
             ("22.05.8", "22.05"),
             ("gpu,shard", "GresTypes=gpu,shard"),
@@ -273,7 +267,7 @@ mod tests {
             ("Alloc,Contain", "PrologFlags=Alloc"),
             ("select/cons_tres", "SelectType="),
         ] {
-            let found = settings(&CONFIG.replace(line, "= 20.11"));
+            let found = settings(&Config::parse(&CONFIG.replace(line, "= 20.11")));
             let wrong: Vec<_> = found.iter().filter_map(|it| it.way_out.as_deref()).collect();
             assert!(wrong.len() == 1 && wrong[0].contains(part), "{line}: {wrong:?}");
         }
@@ -281,6 +275,7 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_call_hotpot_is_named() {
+        let program = |name: &str, config: &str| program(name, &Config::parse(config));
         let prolog = program("Prolog", CONFIG);
         assert!(prolog.what.contains("/bin/sh: does not call"), "{prolog:?}");
         assert_eq!(program("Epilog", CONFIG).what, "Epilog is not set");

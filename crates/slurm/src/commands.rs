@@ -74,14 +74,15 @@ impl Slurm {
     }
 
     /// As [`Slurm::call`], with times as seconds since 1970: other forms depend on the caller's time zone
-    /// and environment (scontrol and sacct manuals, `SLURM_TIME_FORMAT`).
+    /// and environment (scontrol and sacct manuals, `SLURM_TIME_FORMAT`). Lists of an array's tasks are told to their end
+    /// (`SLURM_BITSTR_LEN`).
     ///
     /// # Errors
     /// As [`Slurm::call`].
     pub fn call_in_seconds(self, program: &str, words: &[&str]) -> Result<String, SlurmError> {
         let tool = tool(program)?;
         let mut command = tool.command();
-        command.args(words).env("SLURM_TIME_FORMAT", "%s");
+        command.args(words).env("SLURM_TIME_FORMAT", "%s").env("SLURM_BITSTR_LEN", "0");
         Ok(tool.run(command, "")?)
     }
 }

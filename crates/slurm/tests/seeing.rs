@@ -118,6 +118,47 @@ fn what_is_missing_is_told_in_amounts() {
     assert!(lacks(&more, "8", "n1")[0].is_for_ever());
 }
 
+/// Records of newer releases: what is held and asked stands apart, and an ask may be told in several ways.
+#[test]
+fn jobs_of_newer_releases_are_read() {
+    let (nodes, jobs) = (recorded("nodes.txt"), recorded("job-24.05.txt"));
+    let told = Told { nodes: &nodes, jobs: &jobs, ..Told::default() };
+    let view = QueueView::of(&told, recorded("now.txt").trim().parse().unwrap(), SHARD_MIB);
+    let job = |name: &str| view.find(name).unwrap_or_else(|| panic!("job {name}"));
+    let running = job("21");
+    assert_eq!((running.tres.cpus, running.tres.billing), (10, 10));
+    assert_eq!(running.tres.typed_gpus["a100"], 1);
+    let asks: Vec<_> = running.need.gres.iter().map(|it| (it.name.as_str(), it.count)).collect();
+    assert_eq!(asks, [("gpu", 1)]);
+    let waiting = job("22_4");
+    assert_eq!((waiting.name.as_str(), waiting.tres.shards), ("22_[0-100:2]", 200));
+    assert!(view.find("22_5").is_none() && view.find("22_102").is_none());
+    assert_eq!(answer(&view, "22_100").array.unwrap().waiting, 51);
+}
+
+#[test]
+fn a_task_of_a_list_that_slurm_has_cut_off_is_found() {
+    let waiting = "JobId=4 ArrayJobId=4 ArrayTaskId=3";
+    let with =
+        |list: &str| view_with(&[(waiting, &format!("JobId=4 ArrayJobId=4 ArrayTaskId={list}"))]);
+    let view = with("4-6,8,1...%2");
+    assert_eq!(view.find("4_17").map(|job| job.name.as_str()), Some("4_[4-6,8,1...]"));
+    assert_eq!(view.find("4_1").map(|job| job.name.as_str()), Some("4_1"), "one that runs");
+    let text = answer(&view, "4_17").text(SHARD_MIB);
+    assert!(text.contains("2 tasks running, 4 or more waiting"), "{text}");
+    assert!(with("4-6,8%2").find("4_17").is_none());
+}
+
+#[test]
+fn a_node_that_is_powered_down_is_there_for_jobs() {
+    let of = |state: &str| {
+        let view = view_with(&[("State=IDLE+DRAIN", &format!("State={state}"))]);
+        view.node("n3").unwrap().out_of_use()
+    };
+    assert_eq!(of("IDLE+CLOUD+POWERED_DOWN"), None);
+    assert_eq!(of("DOWN+CLOUD").as_deref(), Some("down (fan is loud)"));
+}
+
 #[test]
 fn a_job_that_fits_is_told_who_is_ahead() {
     // Without job 2 a card of n1 is free.

@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -117,12 +118,12 @@ impl Site {
 
     /// How many words wait on a node after `hotpot slurm tidy` has run there.
     ///
-    /// * `sacct` — a program instead of Slurm's; empty for that.
-    fn tidied(&self, node: &str, sacct: &str) -> usize {
+    /// * `instead` — variables that name programs instead of Slurm's.
+    fn tidied(&self, node: &str, instead: &[(&str, &str)]) -> usize {
         let tidy = self.cluster.etc().join("hotpot-tidy");
         let mut command = self.cluster.command(tidy.to_str().unwrap());
-        let sacct = if sacct.is_empty() { String::new() } else { format!("/bin/{sacct}") };
-        let status = command.env("SLURMD_NODENAME", node).env("HOTPOT_SACCT", sacct).status();
+        command.envs(instead.iter().copied());
+        let status = command.env("SLURMD_NODENAME", node).status();
         assert!(status.unwrap().success(), "nothing of this is a fault of the node");
         self.words_on(node)
     }
@@ -177,13 +178,60 @@ fn what_jobs_used_reaches_their_records_and_is_told() {
     let folder = site.cluster.machine("n2").join("jobs");
     let one = UsedOn { node: "n2".into(), memory_mib: 77, launches: 1, ..UsedOn::default() };
     slurm::usage::write(&folder, running.parse().unwrap(), &one).unwrap();
-    assert_eq!(site.tidied("n2", "false"), 1, "sacct fails");
-    assert_eq!(site.tidied("n2", ""), 1, "it is not over");
+    assert_eq!(site.tidied("n2", &[("HOTPOT_SACCT", "/bin/false")]), 1, "sacct fails");
+    assert_eq!(site.tidied("n2", &[]), 1, "it is not over");
     site.cluster.run(&["scancel", &running]).unwrap();
-    let taken = |_: &Cluster| (site.tidied("n2", "") == 0).then_some(());
+    let taken = |_: &Cluster| (site.tidied("n2", &[]) == 0).then_some(());
     site.cluster.until("the word to be taken", taken).unwrap();
     assert_eq!(site.used(&running, 1)[0].1, [one]);
+    passes_over_what_is_refused(&site);
     right_sizes(&site);
+    counts_accounts_below(&site);
+}
+
+/// Accounting takes no change of one job's record: the words of others are brought all the same.
+fn passes_over_what_is_refused(site: &Site) {
+    let jobs = [0, 1].map(|_| site.submit_script(&["--nodelist=n2", "--wait"], "true"));
+    let folder = site.cluster.machine("n2").join("jobs");
+    let one = UsedOn { node: "n2".into(), memory_mib: 78, launches: 1, ..UsedOn::default() };
+    for job in &jobs {
+        slurm::usage::write(&folder, job.parse().unwrap(), &one).unwrap();
+    }
+    let program = site.cluster.folder().join("refuses");
+    let refuses = format!(
+        "#!/bin/sh\ncase \"$*\" in *\"jobid={} \"*) echo no >&2; exit 1;; esac\nexec sacctmgr \"$@\"\n",
+        jobs[0]
+    );
+    fs::write(&program, refuses).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let instead = [("HOTPOT_SACCTMGR", program.to_str().unwrap())];
+    let other = |_: &Cluster| (site.tidied("n2", &instead) == 1).then_some(());
+    site.cluster.until("the other's word to be taken", other).unwrap();
+    assert_eq!(site.used(&jobs[1], 1)[0].1, [one]);
+    let both = |_: &Cluster| (site.tidied("n2", &[]) == 0).then_some(());
+    site.cluster.until("both words to be taken", both).unwrap();
+}
+
+/// What an account may hold is for those below it too.
+fn counts_accounts_below(site: &Site) {
+    for words in [
+        &["add", "account", "above", "grptres=billing=900"][..],
+        &["add", "account", "below", "parent=above"],
+        &["add", "user", "root", "account=below"],
+    ] {
+        site.cluster.run(&[&["sacctmgr", "--immediate"], words].concat()).unwrap();
+    }
+    let words = ["--account=below", "--gres=gpu:2", "--nodes=1"];
+    let job = site.submit_script(&words, "sleep 600");
+    let held = |_: &Cluster| {
+        let text = site.said(&["report", "slurm", "--output", "json"]);
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let quotas = report["quotas"].as_array().unwrap();
+        let above = quotas.iter().find(|quota| quota["of"] == "account above");
+        above.is_some_and(|quota| quota["held_gpus"] == 2.0).then_some(())
+    };
+    site.cluster.until("two GPUs to be held under account above", held).unwrap();
+    site.cluster.run(&["scancel", &job]).unwrap();
 }
 
 /// After runs named `embed` that asked 4 GiB and held 512 MiB and a context.
@@ -258,6 +306,7 @@ fn jobs_in_the_queue_are_explained_and_others_are_not_known() {
         (&"parts".into(), &40.into(), &0.into())
     );
     assert_eq!(waits["nodes"][0]["gpus"][0]["holders"][0]["job"], holder.as_str());
+    tells_of_arrays(&submit, &explained);
     let unknown = site.hotpot(&["explain", "4711"]);
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("have such a job"), "{unknown:?}");
@@ -266,4 +315,20 @@ fn jobs_in_the_queue_are_explained_and_others_are_not_known() {
     let (said, job) = site.right_sized(&["--parsable"], "--gres=gpu:1", 0);
     assert!(said.contains("keeps no accounts here"), "{said}");
     assert!(said.contains("; submitted as it stands") && job.parse::<u32>().is_ok(), "{said}");
+}
+
+/// Tasks that wait are found and counted: with a step between them, and in a list longer than Slurm shows.
+fn tells_of_arrays(
+    submit: &dyn Fn(&[&str]) -> String,
+    explained: &dyn Fn(&str, &str) -> serde_json::Value,
+) {
+    let step = submit(&["--gres=gpu:2", "--array=0-100:2%5"]);
+    assert_eq!(explained(&format!("{step}_44"), "PENDING")["array"]["waiting"], 51);
+    let tasks: Vec<u32> = (0..200).filter(|task| [0, 3, 4].contains(&(task % 7))).collect();
+    let list = tasks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let long = submit(&["--gres=gpu:2", &format!("--array={list}")]);
+    let last = tasks[tasks.len() - 1];
+    let answer = explained(&format!("{long}_{last}"), "PENDING");
+    assert_eq!(answer["array"]["waiting"], tasks.len());
+    assert!(answer["job"].as_str().unwrap().len() < 80, "{answer}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use slurm::Slurm;
 use slurm::agents::{self, Agents};
-use slurm::queue_view::{NodeView, QueueView};
+use slurm::queue_view::QueueView;
 use slurm::site::Site;
 
 use super::seats;
@@ -34,7 +34,8 @@ pub(super) fn source(options: &Top, interval: Duration) -> Result<Source, Failur
         loop {
             let view = QueueView::ask_seats(Slurm, site.shard_mib);
             let view = view.map_err(|error| error.to_string())?;
-            let up = view.nodes.iter().filter(|node| is_up(node) && !node.devices.is_empty());
+            let up =
+                view.nodes.iter().filter(|node| !node.devices.is_empty() && node.state.is_there());
             let told = agents.as_mut().map(|agents| agents.ask(up));
             let picture = seats::picture(&view, &site, told.as_ref(), trouble.as_deref());
             if sender.send(Ok(picture)).is_err() {
@@ -43,11 +44,6 @@ pub(super) fn source(options: &Top, interval: Duration) -> Result<Source, Failur
             thread::sleep(interval);
         }
     }))
-}
-
-/// Whether there is a machine that could answer.
-fn is_up(node: &NodeView) -> bool {
-    !node.state.contains('*') && !node.state.contains("DOWN")
 }
 
 /// The agents to ask; or why none are, where hotpot.conf names a token that not everybody may read.

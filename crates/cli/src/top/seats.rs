@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use simulator::report::harmless;
 use slurm::agents::{CardFigures, Figures, Told, catalogue_mib};
-use slurm::queue_view::{Device, Holder, NodeView, QueueView};
+use slurm::queue_view::{Device, Holder, NodeView, Portion, QueueView};
 use slurm::site::Site;
 
 use super::groups::{Agent, Cluster, OfNode};
@@ -52,7 +52,7 @@ fn of_node(view: &QueueView, node: &NodeView, told: Option<&BTreeMap<String, Tol
     };
     OfNode {
         name: harmless(&node.name),
-        state: node.state.clone(),
+        state: node.state.to_string(),
         out_of_use: node.out_of_use(),
         jobs: view.on_node(&node.name).map(|job| job.name.clone()).collect(),
         cpus: node.cpus,
@@ -161,14 +161,14 @@ impl Books<'_> {
 
     /// Which part of a device, and how much memory.
     fn held(&self, device: &Device, holder: &Holder<'_>, total: Option<u64>) -> (f64, Option<u64>) {
-        let of = |all: u64| holder.parts as f64 / all.max(1) as f64;
-        match holder.name {
-            _ if holder.parts == 0 => (1.0, total),
-            "shard" => {
-                let mib = holder.parts.saturating_mul(self.view.shard_mib);
-                (of(device.shards), Some(mib.saturating_mul(MIB)))
+        let of = |parts: u64, all: u64| parts as f64 / all.max(1) as f64;
+        match holder.portion {
+            Portion::Whole => (1.0, total),
+            Portion::Parts(shards) if holder.name == "shard" => {
+                let mib = shards.saturating_mul(self.view.shard_mib);
+                (of(shards, device.shards), Some(mib.saturating_mul(MIB)))
             }
-            _ => (of(device.mps), None),
+            Portion::Parts(percent) => (of(percent, device.mps), None),
         }
     }
 
@@ -179,9 +179,10 @@ impl Books<'_> {
         total: Option<u64>,
     ) -> Option<u64> {
         let held = |name: &str| -> u64 {
-            holders.iter().filter(|holder| holder.name == name).map(|holder| holder.parts).sum()
+            let of_it = holders.iter().filter(|holder| holder.name == name);
+            of_it.map(|holder| holder.portion.parts()).sum()
         };
-        if holders.iter().any(|holder| holder.parts == 0) {
+        if holders.iter().any(|holder| holder.portion.is_whole()) {
             return Some(0);
         }
         if device.shards > 0 {
@@ -194,7 +195,7 @@ impl Books<'_> {
 
     /// * `hidden` — as what it is in use by whom Slurm does not show.
     fn sharing(&self, device: &Device, holders: &[Holder<'_>], hidden: Option<&str>) -> Sharing {
-        let whole = holders.iter().any(|holder| holder.parts == 0);
+        let whole = holders.iter().any(|holder| holder.portion.is_whole());
         let first = holders.first();
         let asked = || first.and_then(|holder| holder.job.job.asked().ok()?.sharing);
         match first.map(|holder| holder.name).or(hidden) {
@@ -248,7 +249,7 @@ fn of_job(holder: &Holder<'_>) -> OfJob {
         user: clean(&holder.job.user),
         name: clean(&holder.job.title),
         of: holder.name.to_owned(),
-        amount: holder.parts,
+        amount: holder.portion.parts(),
     }
 }
 
@@ -265,7 +266,8 @@ fn facts(
 ) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     facts.extend(card.and_then(|card| card.model.as_ref()).map(|it| ("model", harmless(it))));
-    let held: u64 = holders.iter().filter(|it| it.name == "shard").map(|it| it.parts).sum();
+    let shards = holders.iter().filter(|it| it.name == "shard");
+    let held: u64 = shards.map(|it| it.portion.parts()).sum();
     if device.shards > 0 {
         facts.push(("shards held", format!("{held} of {}", device.shards)));
     }

@@ -46,7 +46,7 @@ pub fn check(template: &str) -> Result<(), String> {
     }
     if !template.contains("{node}") && !template.contains("{address}") {
         return Err("say {node} or {address} where the node's name or address stands, as in \
-                    http://{node}:9400/metrics"
+                    http://{node}:940/metrics"
             .into());
     }
     Ok(())
@@ -67,7 +67,7 @@ pub fn token(path: &Path) -> Result<String, String> {
 }
 
 impl Agents {
-    /// * `template` — such as `http://{node}:9400/metrics`; `{address}` is where slurmctld reaches the node.
+    /// * `template` — such as `http://{node}:940/metrics`; `{address}` is where slurmctld reaches the node.
     /// * `token` — what to show them.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use node::tool::{Tool, ToolError};
 
 use super::event::PilotId;
 use crate::commands::Slurm;
+use crate::config::Config;
 use crate::record::Record;
 
 /// How long a pilot waits for an answer.
@@ -103,10 +104,8 @@ pub fn comment(array: u64, text: &str) -> Result<(), ToolError> {
 
 /// Time between TERM and KILL on this cluster, in ms; Slurm's default if it does not say.
 pub fn kill_wait_ms() -> u64 {
-    let text = Slurm.call("scontrol", &["show", "config"]).unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with("KillWait "));
-    let seconds = line.and_then(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
-    seconds.unwrap_or(30) * 1000
+    let seconds = Config::ask(Slurm).ok().and_then(|config| config.number("KillWait"));
+    seconds.unwrap_or(30).saturating_mul(1000)
 }
 
 /// The longest that a job may take, in ms; `None` if that is not limited or Slurm does not say.

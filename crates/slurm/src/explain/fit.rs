@@ -67,11 +67,6 @@ pub enum Lack {
         /// All that a card has.
         total: u64,
     },
-    /// GRES that are neither GPUs nor shares.
-    Other {
-        /// Its name.
-        name: String,
-    },
 }
 
 impl Lack {
@@ -83,7 +78,7 @@ impl Lack {
             | Self::Memory { asked, total, .. }
             | Self::Devices { asked, total, .. }
             | Self::Parts { asked, total, .. } => asked > total,
-            Self::OutOfUse { .. } | Self::Reserved { .. } | Self::Other { .. } => false,
+            Self::OutOfUse { .. } | Self::Reserved { .. } => false,
         }
     }
 }
@@ -180,8 +175,8 @@ pub(super) struct Held {
 pub(super) fn held_of(holders: &[Holder<'_>], at_s: u64) -> Held {
     let mut held = Held::default();
     for holder in holders.iter().filter(|one| one.job.end_s.is_none_or(|end| end > at_s)) {
-        held.whole |= holder.parts == 0;
-        held.parts += holder.parts;
+        held.whole |= holder.portion.is_whole();
+        held.parts += holder.portion.parts();
     }
     held
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::ask::Ask;
 use crate::on_node::sent_back;
-use crate::queue_view::{Device, JobView, NodeView, QueueView};
+use crate::queue_view::{Device, JobView, NodeView, OF_GPUS, Portion, QueueView};
 pub use fit::Lack;
 pub use over::{Over, over};
 
@@ -56,6 +56,9 @@ pub struct ArrayTasks {
     pub running: usize,
     /// In the queue.
     pub waiting: usize,
+    /// Whether more are in the queue than are counted: Slurm has cut the list off.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub more_wait: bool,
     /// Over.
     pub over: usize,
 }
@@ -144,8 +147,9 @@ pub struct Holding {
     pub user: String,
     /// `gpu`, `shard` or `mps`.
     pub of: String,
-    /// Shards or percent of MPS; 0 for all of it.
-    pub parts: u64,
+    /// How much of it; as a number, shards or percent of MPS, 0 for all of it.
+    #[serde(rename = "parts")]
+    pub portion: Portion,
     /// When it ends at the latest, in seconds from now; `None` without a limit.
     pub ends_within_s: Option<u64>,
 }
@@ -198,9 +202,12 @@ pub fn explain(view: &QueueView, name: &str) -> Option<Answer> {
 fn tasks_of(view: &QueueView, array: u32) -> ArrayTasks {
     let mut tasks = ArrayTasks::default();
     for job in view.jobs.iter().filter(|job| job.array == Some(array)) {
-        let count = job.tasks.len().max(1);
+        let count = job.tasks.count().max(1);
         match (job.waits(), job.job.is_on_nodes()) {
-            (true, _) => tasks.waiting += count,
+            (true, _) => {
+                tasks.waiting += count;
+                tasks.more_wait |= job.tasks.is_cut();
+            }
             (_, true) => tasks.running += count,
             _ => tasks.over += count,
         }
@@ -317,7 +324,7 @@ fn gpus(view: &QueueView, node: &NodeView, job: &JobView) -> Vec<GpuState> {
             job: holder.job.name.clone(),
             user: holder.job.user.clone(),
             of: holder.name.to_owned(),
-            parts: holder.parts,
+            portion: holder.portion,
             ends_within_s: holder.job.end_s.map(|end| end.saturating_sub(view.now_s)),
         });
         GpuState {
@@ -334,6 +341,7 @@ fn gpus(view: &QueueView, node: &NodeView, job: &JobView) -> Vec<GpuState> {
 fn runs(view: &QueueView, job: &JobView) -> Runs {
     let place = |node: &String| {
         let booked = job.job.booked_on(node).iter();
+        let booked = booked.filter(|booked| OF_GPUS.contains(&booked.name.as_str()));
         let gpus = booked.flat_map(|booked| {
             let each = booked.of_device.iter();
             each.map(|(index, amount)| text::held(view, node, booked, (*index, *amount)))

@@ -9,7 +9,7 @@ use super::{Alike, Answer, ArrayTasks, GpuState, Holding, Lack, Over, Runs, Stan
 use crate::ask::Ask;
 use crate::gres::Booked;
 use crate::profiles::profile;
-use crate::queue_view::{GresNeed, JobView, QueueView};
+use crate::queue_view::{GresNeed, JobView, Portion, QueueView};
 
 /// Groups of nodes that are shown with their GPUs.
 const GROUPS_SHOWN: usize = 4;
@@ -136,7 +136,6 @@ impl Display for Lack {
                 let what = if name == "mps" { "% (MPS)" } else { "shards" };
                 write!(f, "at most {free} of {total} {what} free on one card, {asked} asked")
             }
-            Self::Other { name } => write!(f, "too few {name}"),
         }
     }
 }
@@ -158,8 +157,9 @@ impl Answer {
         let _ = writeln!(text, "job {who}, partition {partitions}: {state}{since}");
         line(&mut text, "name", &self.name);
         line(&mut text, "asks", &self.asks);
-        if let Some(ArrayTasks { running, waiting, over }) = self.array {
-            let tasks = format!("{running} tasks running, {waiting} waiting, {over} over");
+        if let Some(ArrayTasks { running, waiting, more_wait, over }) = self.array {
+            let more = if more_wait { " or more" } else { "" };
+            let tasks = format!("{running} tasks running, {waiting}{more} waiting, {over} over");
             line(&mut text, "array", &tasks);
         }
         if let Some(pilots) = &self.pilots {
@@ -278,9 +278,7 @@ fn nodes_text(text: &mut String, all: &[Alike], shard_mib: u64) {
 /// A lack without its amounts.
 fn kind(lack: &Lack) -> String {
     match lack {
-        Lack::NotNamed | Lack::Excluded | Lack::Features { .. } | Lack::Other { .. } => {
-            lack.to_string()
-        }
+        Lack::NotNamed | Lack::Excluded | Lack::Features { .. } => lack.to_string(),
         Lack::OutOfUse { .. } => "out of use".to_owned(),
         Lack::Reserved { .. } => "reserved".to_owned(),
         Lack::Cpus { .. } => "too few CPUs free".to_owned(),
@@ -302,8 +300,8 @@ fn gpu_text(gpu: &GpuState, shard_mib: u64) -> String {
         let _ = write!(text, "{} of {} shards free ({memory}); ", gpu.shards_free, gpu.shards);
     }
     // Some releases book a whole card and shares of it at once.
-    let whole = gpu.holders.iter().filter(|one| one.parts == 0).count();
-    if whole > 0 && gpu.holders.len() > 1 {
+    let whole = gpu.holders.iter().any(|one| one.portion.is_whole());
+    if whole && gpu.holders.len() > 1 {
         text.push_str("booked twice by Slurm; ");
     }
     let named: Vec<String> = gpu.holders.iter().take(HOLDERS_SHOWN).map(holding_text).collect();
@@ -318,11 +316,11 @@ fn gpu_text(gpu: &GpuState, shard_mib: u64) -> String {
 }
 
 fn holding_text(holding: &Holding) -> String {
-    let Holding { job, user, of, parts, .. } = holding;
-    let what = match of.as_str() {
-        "shard" => counted(*parts, "shard"),
-        "mps" => format!("{parts} %"),
-        _ => "all of it".to_owned(),
+    let Holding { job, user, of, portion, .. } = holding;
+    let what = match portion {
+        Portion::Whole => "all of it".to_owned(),
+        Portion::Parts(percent) if of == "mps" => format!("{percent} %"),
+        Portion::Parts(parts) => counted(*parts, of),
     };
     let end = holding
         .ends_within_s

@@ -3,6 +3,7 @@
 use formats::quantity::slurm_memory_mib;
 use formats::sacct::Tres;
 
+use super::tasks::Tasks;
 use crate::gres::{self, Amount};
 use crate::hostlist;
 use crate::job::Job;
@@ -12,6 +13,12 @@ use crate::record::Record;
 const PER_NODE: [&str; 2] = ["TresPerNode", "TresPerSocket"];
 const PER_JOB: &str = "TresPerJob";
 const PER_TASK: &str = "TresPerTask";
+/// Where it tells what it counts: newer releases (23.02 on) apart for what is held and what is asked.
+const TRES: [&str; 3] = ["AllocTRES", "ReqTRES", "TRES"];
+/// What newer releases write beside GRES in those fields, as `TresPerTask=cpu=8`.
+const NOT_GRES: [&str; 4] = ["cpu", "mem", "node", "billing"];
+/// Letters of a list of tasks that a name shows, as many as Slurm's own programs do.
+const TASKS_SHOWN: usize = 64;
 
 /// GRES asked on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +62,7 @@ pub struct JobView {
     /// The number of the array that it is of.
     pub array: Option<u32>,
     /// Its tasks of the array.
-    pub tasks: Vec<u32>,
+    pub tasks: Tasks,
     /// Its user.
     pub user: String,
     /// Its account; empty without accounting.
@@ -108,9 +115,8 @@ impl JobView {
         let list = |name| record.get(name).map(hostlist::expand).unwrap_or_default();
         let array = record.number("ArrayJobId").and_then(|number| u32::try_from(number).ok());
         let indices = record.get("ArrayTaskId").unwrap_or_default();
-        let indices = indices.split('%').next().unwrap_or_default();
-        let name = match array.filter(|_| indices.contains(['-', ','])) {
-            Some(array) => format!("{array}_[{indices}]"),
+        let name = match array.filter(|_| indices.contains(['-', ',', '.'])) {
+            Some(array) => format!("{array}_[{}]", short(indices)),
             None => job.name.clone(),
         };
         let nodes_min = first_number(record.get("NumNodes")).unwrap_or(1).max(1);
@@ -120,7 +126,7 @@ impl JobView {
             name,
             title: text("JobName"),
             array,
-            tasks: hostlist::numbers(indices).unwrap_or_default(),
+            tasks: Tasks::parse(indices),
             user,
             account: text("Account"),
             qos: text("QOS"),
@@ -141,7 +147,7 @@ impl JobView {
             dependency,
             throttle: record.number("ArrayTaskThrottle").filter(|most| *most > 0),
             note: record.get("Comment").filter(|text| text.starts_with("hotpot:")).map(Into::into),
-            tres: Tres::parse(record.get("TRES").unwrap_or_default()),
+            tres: Tres::parse(TRES.iter().find_map(|name| record.get(name)).unwrap_or_default()),
             held: held(record),
             job,
         })
@@ -151,6 +157,17 @@ impl JobView {
     pub fn waits(&self) -> bool {
         matches!(self.job.state.as_str(), "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "SPECIAL_EXIT")
     }
+}
+
+/// A list of tasks as names show it: without how many may run at once, and not longer than a line.
+fn short(indices: &str) -> String {
+    let indices = indices.split('%').next().unwrap_or_default();
+    if indices.len() <= TASKS_SHOWN {
+        return indices.to_owned();
+    }
+    let begin: String = indices.chars().take(TASKS_SHOWN - 3).collect();
+    let whole = begin.rsplit_once(',').map_or(begin.as_str(), |(whole, _)| whole);
+    format!("{whole},...")
 }
 
 /// `2` of `2-4` or `2`.
@@ -168,23 +185,34 @@ fn need(record: &Record, nodes: u64) -> Need {
     let tasks_per_node = number("NumTasks").max(1).div_ceil(nodes);
     let per_node = memory_mib(record.get("MinMemoryNode"));
     let per_cpu = || memory_mib(record.get("MinMemoryCPU")).map(|mib| mib.saturating_mul(cpus));
-    let mut gres = Vec::new();
-    for field in PER_NODE {
-        gres.extend(asked(record.get(field)));
+    let of_job = |need: GresNeed| GresNeed { count: need.count.div_ceil(nodes), ..need };
+    let of_tasks = |need: GresNeed| {
+        let count = need.count.saturating_mul(tasks_per_node);
+        GresNeed { count, ..need }
+    };
+    let gres = PER_NODE.iter().flat_map(|field| asked(record.get(field)));
+    let gres = gres.chain(asked(record.get(PER_JOB)).map(of_job));
+    let gres = gres.chain(asked(record.get(PER_TASK)).map(of_tasks));
+    Need { cpus, memory_mib: per_node.or_else(per_cpu).unwrap_or(0), gres: largest(gres) }
+}
+
+/// Who says it in several ways (`--gpus=2 --gpus-per-node=1`) asks once.
+fn largest(all: impl Iterator<Item = GresNeed>) -> Vec<GresNeed> {
+    let mut largest: Vec<GresNeed> = Vec::new();
+    for need in all {
+        let known = largest.iter_mut().find(|it| (&it.name, &it.kind) == (&need.name, &need.kind));
+        match known {
+            Some(known) => known.count = known.count.max(need.count),
+            None => largest.push(need),
+        }
     }
-    gres.extend(
-        asked(record.get(PER_JOB))
-            .map(|need| GresNeed { count: need.count.div_ceil(nodes), ..need }),
-    );
-    gres.extend(
-        asked(record.get(PER_TASK))
-            .map(|need| GresNeed { count: need.count.saturating_mul(tasks_per_node), ..need }),
-    );
-    Need { cpus, memory_mib: per_node.or_else(per_cpu).unwrap_or(0), gres }
+    largest
 }
 
 fn asked(text: Option<&str>) -> impl Iterator<Item = GresNeed> {
-    gres::amounts(text.unwrap_or_default()).map(|Amount { name, kind, count }| GresNeed {
+    let all = gres::amounts(text.unwrap_or_default());
+    let gres = all.filter(|one| !NOT_GRES.contains(&one.name) && !one.name.starts_with("license"));
+    gres.map(|Amount { name, kind, count }| GresNeed {
         name: name.to_owned(),
         kind: kind.unwrap_or_default().to_owned(),
         count,
@@ -230,7 +258,8 @@ mod tests {
                     NumNodes=2-3 NumCPUs=8 NumTasks=4 MinMemoryCPU=1G TresPerTask=gres:gpu:1";
         let job = JobView::of(&Record::parse(line)).unwrap();
         assert_eq!((job.name.as_str(), job.nodes_min), ("4_[3-5,9]", 2));
-        assert_eq!(job.tasks, [3, 4, 5, 9]);
+        assert!([3, 4, 5, 9].into_iter().all(|task| job.tasks.contains(task)));
+        assert_eq!(job.tasks.count(), 4);
         assert_eq!((job.need.cpus, job.need.memory_mib, job.need.gres[0].count), (4, 4096, 2));
     }
 }

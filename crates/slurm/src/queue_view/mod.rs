@@ -4,15 +4,20 @@
 
 mod job;
 mod node;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Serialize, Serializer};
 
 use crate::commands::{Slurm, SlurmError};
 use crate::hostlist;
 use crate::record::Record;
 pub use job::{GresNeed, JobView, Need};
+pub(crate) use node::OF_GPUS;
 pub use node::{Device, NodeView};
+pub use tasks::Tasks;
 
 /// What Slurm and the site say, as text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,8 +69,39 @@ pub struct Holder<'a> {
     pub job: &'a JobView,
     /// `gpu`, `shard` or `mps`.
     pub name: &'a str,
-    /// Shards or percent of MPS; 0 for the whole device.
-    pub parts: u64,
+    /// How much of it.
+    pub portion: Portion,
+}
+
+/// How much of a device is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Portion {
+    /// All of it.
+    Whole,
+    /// So many shards, or percent of MPS.
+    Parts(u64),
+}
+
+impl Portion {
+    /// Whether it is all of the device.
+    pub fn is_whole(self) -> bool {
+        self == Self::Whole
+    }
+
+    /// Shards or percent of MPS; none where the whole device is held.
+    pub fn parts(self) -> u64 {
+        match self {
+            Self::Whole => 0,
+            Self::Parts(parts) => parts,
+        }
+    }
+}
+
+/// As [`Portion::parts`].
+impl Serialize for Portion {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.parts())
+    }
 }
 
 impl QueueView {
@@ -131,7 +167,8 @@ impl QueueView {
     }
 
     /// The job that a user means by `7`, or by `7_3` for a task of an array. Of an array as a whole it is what
-    /// still waits, else its first task.
+    /// still waits, else its first task; that too is any task which none names, where the list of those that wait is
+    /// cut off.
     pub fn find(&self, name: &str) -> Option<&JobView> {
         let exact = self.jobs.iter().find(|job| job.name == name);
         let (array, task) = match name.split_once('_') {
@@ -139,16 +176,22 @@ impl QueueView {
             None => (name.parse::<u32>().ok(), None),
         };
         let of_array = |job: &&JobView| match (array, task) {
-            (Some(array), Some(task)) => job.array == Some(array) && job.tasks.contains(&task),
+            (Some(array), Some(task)) => job.array == Some(array) && job.tasks.contains(task),
             (Some(id), None) => job.job.id == id || job.array == Some(id),
             (None, _) => false,
         };
         let mut alike: Vec<&JobView> = self.jobs.iter().filter(of_array).collect();
         alike.sort_by_key(|job| (!job.waits(), !job.job.is_on_nodes(), job.job.id));
         match task {
-            Some(_) => exact.or(alike.first().copied()),
+            Some(_) => exact.or(alike.first().copied()).or_else(|| self.cut_off(array?)),
             None => alike.first().copied().or(exact),
         }
+    }
+
+    /// What waits of an array without saying of which tasks.
+    fn cut_off(&self, array: u32) -> Option<&JobView> {
+        let mut waiting = self.jobs.iter().filter(|job| job.array == Some(array) && job.waits());
+        waiting.find(|job| job.tasks.is_cut())
     }
 
     /// A node by its name.
@@ -166,8 +209,13 @@ impl QueueView {
         let of_job = |job: &'a JobView| {
             let booked = job.job.booked_on(node).iter().filter_map(move |booked| {
                 let amount = *booked.of_device.get(&device)?;
-                let parts = if booked.name == "gpu" { 0 } else { amount };
-                Some(Holder { job, name: &booked.name, parts })
+                let portion = match booked.name.as_str() {
+                    "gpu" => Portion::Whole,
+                    "shard" | "mps" => Portion::Parts(amount),
+                    // Devices of another kind.
+                    _ => return None,
+                };
+                Some(Holder { job, name: &booked.name, portion })
             });
             booked.collect::<Vec<_>>()
         };

@@ -1,25 +1,14 @@
 //! A node as slurmctld tells of it.
 
 use crate::gres::{self, Booked};
+use crate::node_state::NodeState;
 use crate::profiles::profile;
 use crate::record::Record;
 
+/// GRES that are GPUs or parts of them.
+pub(crate) const OF_GPUS: [&str; 3] = ["gpu", "shard", "mps"];
 /// Parts of a card under MPS (gres.conf manual, `Count` of mps: 100 a GPU by default).
 const MPS_PER_CARD: u64 = 100;
-/// Words of a node's state with which it takes no jobs (scontrol manual, node states).
-const UNUSABLE: [&str; 11] = [
-    "DRAIN",
-    "DOWN",
-    "FAIL",
-    "ERROR",
-    "UNKNOWN",
-    "FUTURE",
-    "REBOOT",
-    "NOT_RESPONDING",
-    "MAINT",
-    "INVALID",
-    "POWERING_DOWN",
-];
 
 /// A GPU or MIG instance of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +34,8 @@ pub struct NodeView {
     pub name: String,
     /// Where slurmctld reaches it: a host name or an address.
     pub address: String,
-    /// As Slurm writes it, such as `MIXED` or `IDLE+DRAIN`.
-    pub state: String,
+    /// Whether it is there and takes jobs.
+    pub state: NodeState,
     /// Why it is out of use, if somebody said so.
     pub reason: Option<String>,
     /// CPUs for jobs.
@@ -76,7 +65,7 @@ impl NodeView {
             text.split(" [").next().unwrap_or(text).to_owned()
         });
         Some(Self {
-            state: record.get("State").unwrap_or("UNKNOWN").to_owned(),
+            state: NodeState::new(record.get("State").unwrap_or("UNKNOWN")),
             reason,
             cpus: record.number("CPUEfctv").unwrap_or_else(|| number("CPUTot")),
             cpus_held: number("CPUAlloc"),
@@ -84,7 +73,7 @@ impl NodeView {
             memory_held_mib: number("AllocMem"),
             features: features.split(',').filter(|one| !one.is_empty()).map(Into::into).collect(),
             devices: devices(record.get("Gres").unwrap_or_default()),
-            used: gres::booked(record.get("GresUsed").unwrap_or_default()),
+            used: used(record.get("GresUsed").unwrap_or_default()),
             address: record.get("NodeAddr").unwrap_or(&name).to_owned(),
             name,
         })
@@ -92,23 +81,18 @@ impl NodeView {
 
     /// Why it takes no jobs, in a few words; `None` if it does.
     pub fn out_of_use(&self) -> Option<String> {
-        let state = self.state.to_ascii_uppercase();
-        let silent = state.contains('*');
-        if !silent && !UNUSABLE.iter().any(|word| state.contains(word)) {
-            return None;
-        }
-        let words = match () {
-            () if state.contains("DRAIN") => "drained",
-            () if silent || state.contains("NOT_RESPONDING") => "does not answer",
-            () if state.contains("MAINT") => "under maintenance",
-            () if state.contains("DOWN") => "down",
-            () => "out of use",
-        };
+        let words = self.state.out_of_use()?;
         Some(match &self.reason {
             Some(reason) => format!("{words} ({reason})"),
-            None => words.to_owned(),
+            None => words.to_string(),
         })
     }
+}
+
+fn used(text: &str) -> Vec<Booked> {
+    let mut used = gres::booked(text);
+    used.retain(|one| OF_GPUS.contains(&one.name.as_str()));
+    used
 }
 
 /// In the order of `Gres=`, by which Slurm counts them (measured, 22.05).

@@ -1,15 +1,18 @@
 //! Quotas beside what is held now over all sharing modes. Slurm counts whole GPUs and shards apart: a limit
 //! on one does not see the other.
 
+use std::collections::BTreeMap;
+
 use formats::sacct::Tres;
 use serde::Serialize;
 
 use super::held::Equivalents;
 use crate::commands::{Slurm, SlurmError};
+use crate::config::Config;
 use crate::queue_view::{JobView, QueueView};
 
 /// Columns of `sacctmgr show assoc`.
-const ASSOC: &str = "format=Account,User,GrpTRES,MaxTRES";
+const ASSOC: &str = "format=Cluster,Account,ParentName,User,Partition,GrpTRES,MaxTRES";
 /// Columns of `sacctmgr show qos`.
 const QOS: &str = "format=Name,GrpTRES,MaxTRESPU,MaxTRESPA";
 
@@ -42,25 +45,58 @@ pub fn quotas(slurm: Slurm, view: &QueueView) -> Result<Vec<Quota>, SlurmError> 
     let show = |what: &str, columns: &str| {
         slurm.call("sacctmgr", &["--noheader", "--parsable2", "show", what, columns])
     };
-    Ok(of(&show("assoc", ASSOC)?, &show("qos", QOS)?, view))
+    let config = Config::ask(slurm)?;
+    let cluster = config.get("ClusterName").unwrap_or_default();
+    let mut found = of_associations(&show("assoc", ASSOC)?, cluster, view);
+    found.extend(of_qos(&show("qos", QOS)?, view));
+    Ok(found)
 }
 
-/// As [`quotas`], of what sacctmgr printed.
-pub(super) fn of(assoc: &str, qos: &str, view: &QueueView) -> Vec<Quota> {
+/// Limits of accounts and users, from what sacctmgr printed of all clusters.
+fn of_associations(text: &str, cluster: &str, view: &QueueView) -> Vec<Quota> {
+    let lines = text.lines().map(columns);
+    let is_ours = |line: &[&str; 7]| line[0].eq_ignore_ascii_case(cluster);
+    let lines: Vec<[&str; 7]> = lines.filter(is_ours).collect();
+    // Lines of users name no parent.
+    let parents = lines.iter().filter(|[_, _, parent, ..]| !parent.is_empty());
+    let parents: BTreeMap<&str, &str> =
+        parents.map(|[_, account, parent, ..]| (*account, *parent)).collect();
     let mut found = Vec::new();
-    for line in assoc.lines() {
-        let [account, user, all, each] = columns(line);
-        let whose = match user {
+    for [_, account, _, user, partition, all, each] in lines {
+        let mut whose = match user {
             "" => format!("account {account}"),
             user => format!("user {user} in account {account}"),
         };
-        let is_theirs =
-            |job: &&JobView| job.account == account && (user.is_empty() || job.user == user);
+        if !partition.is_empty() {
+            whose = format!("{whose}, partition {partition}");
+        }
+        let is_theirs = |job: &&JobView| match user {
+            "" => is_under(&job.account, account, &parents),
+            user => {
+                let is_in = partition.is_empty() || job.partitions.iter().any(|it| it == partition);
+                job.account == account && job.user == user && is_in
+            }
+        };
         let jobs: Vec<&JobView> = running(view).filter(is_theirs).collect();
         found.extend(quota(whose.clone(), all, &jobs, view));
         found.extend(quota(format!("each job of {whose}"), each, &[], view));
     }
-    for line in qos.lines() {
+    found
+}
+
+/// Whether an account is another, or a part of it: what an account's group may hold is for all below it (sacctmgr
+/// manual, `GrpTRES`).
+fn is_under(account: &str, other: &str, parents: &BTreeMap<&str, &str>) -> bool {
+    let above = |account: &&str| parents.get(account).copied();
+    // No more steps than there are accounts, whatever the lines say.
+    let line = std::iter::successors(Some(account), above).take(parents.len() + 1);
+    { line }.any(|account| account == other)
+}
+
+/// Limits of qualities of service.
+fn of_qos(text: &str, view: &QueueView) -> Vec<Quota> {
+    let mut found = Vec::new();
+    for line in text.lines() {
         let [name, all, per_user, per_account] = columns(line);
         let jobs: Vec<&JobView> = running(view).filter(|job| job.qos == name).collect();
         found.extend(quota(format!("QOS {name}"), all, &jobs, view));
@@ -72,7 +108,7 @@ pub(super) fn of(assoc: &str, qos: &str, view: &QueueView) -> Vec<Quota> {
     found
 }
 
-fn columns(line: &str) -> [&str; 4] {
+fn columns<const N: usize>(line: &str) -> [&str; N] {
     let mut values = line.split('|');
     std::array::from_fn(|_| values.next().unwrap_or_default())
 }
@@ -130,10 +166,12 @@ fn held(jobs: &[&JobView], view: &QueueView) -> Equivalents {
             match booked.name.as_str() {
                 "shard" => sum.shared += *amount as f64 / device.shards.max(1) as f64,
                 "mps" => sum.shared += *amount as f64 / device.mps.max(1) as f64,
-                _ if device.compute_milli < 1000 => {
+                "gpu" if device.compute_milli < 1000 => {
                     sum.mig += f64::from(device.compute_milli) / 1000.0;
                 }
-                _ => sum.whole += 1.0,
+                "gpu" => sum.whole += 1.0,
+                // Devices of another kind.
+                _ => {}
             }
         }
     }
@@ -156,8 +194,10 @@ mod tests {
             ..Told::default()
         };
         let view = QueueView::of(&told, 0, 256);
-        let assoc = "root|||\nlab||billing=100,gres/gpu=4|\nlab|ann||gres/shard=300\n";
-        let found = of(assoc, "normal||gres/gpu=3|\nlow|||\n", &view);
+        let assoc = "c|root||||||\nc|lab|root|||billing=100,gres/gpu=4|\nc|lab||ann|||gres/shard=300\n\
+                     other|lab|root|||gres/gpu=1|\n";
+        let mut found = of_associations(assoc, "c", &view);
+        found.extend(of_qos("normal||gres/gpu=3|\nlow|||\n", &view));
         let told: Vec<_> = found
             .iter()
             .map(|quota| (quota.of.as_str(), quota.held_gpus, quota.held_billing))
@@ -170,5 +210,45 @@ mod tests {
         assert_eq!(told, expected);
         assert_eq!((found[0].gpus, found[0].billing, found[0].shards), (Some(4), Some(100), None));
         assert_eq!((found[0].held_shared_gpus, found[1].shards), (0.25, Some(300)));
+    }
+
+    #[test]
+    fn an_account_has_what_those_below_it_hold() {
+        let job = |id: u32, account: &str, partition: &str, device: u32| {
+            format!(
+                "JobId={id} UserId=ann(1) Account={account} QOS=normal JobState=RUNNING BatchFlag=1 NodeList=n1 \
+                 Partition={partition} Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:a100:1(IDX:{device}),nic:1(IDX:3)\n"
+            )
+        };
+        let jobs = job(1, "vision", "a", 0) + &job(2, "text", "a", 1) + &job(3, "text", "b", 2);
+        let nodes = "NodeName=n1 State=MIXED Gres=gpu:a100:4,nic:4";
+        let view = QueueView::of(&Told { nodes, jobs: &jobs, ..Told::default() }, 0, 256);
+        let limit = "gres/gpu=4|";
+        let lines = [
+            "root|||",
+            "lab|root||",
+            "vision|lab||",
+            "text|lab||",
+            "text||ann|b",
+            "text||ann|",
+            "other|root||",
+            "one|two||",
+            "two|one||",
+        ];
+        let assoc: String = lines.iter().map(|line| format!("c|{line}|{limit}\n")).collect();
+        let found = of_associations(&assoc, "C", &view);
+        let told: Vec<_> = found.iter().map(|it| (it.of.as_str(), it.held_gpus)).collect();
+        let expected = [
+            ("account root", 3.0),
+            ("account lab", 3.0),
+            ("account vision", 1.0),
+            ("account text", 2.0),
+            ("user ann in account text, partition b", 1.0),
+            ("user ann in account text", 2.0),
+            ("account other", 0.0),
+            ("account one", 0.0),
+            ("account two", 0.0),
+        ];
+        assert_eq!(told, expected);
     }
 }

@@ -6,18 +6,17 @@
 //! the word stays in a file of the node, and the next `hotpot slurm tidy` tries again.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use formats::Source;
 use formats::sacct::{self, JobRow};
+use node::tool::ToolError;
 
-use super::UsedOn;
+use super::waiting::{self, Turn, Word};
 use crate::commands::{Slurm, SlurmError, start_later};
-use crate::whole;
 
 /// For how long without any success is tried before the rest is left to `tidy`.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -26,51 +25,10 @@ const STEP: Duration = Duration::from_millis(500);
 const STEP_MAX: Duration = Duration::from_secs(5);
 /// How often a word must be seen before it counts as kept: another node may just be writing.
 const SEEN: u32 = 2;
-/// A word that accounting has not taken for so long is let go: it may not know the job, or not us.
-const KEPT_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Jobs that accounting is asked for at once.
 const AT_ONCE: usize = 500;
-/// What words of jobs are called.
-const SUFFIX: &str = "used";
-/// Their rights.
-const MODE: u32 = 0o644;
-/// Held by who brings a node's words to accounting.
-const LOCK: &str = "used-lock";
-
-/// Writes down what a job used, to be brought to accounting. What an earlier start of the job used here is
-/// counted with it.
-///
-/// * `folder` — of the jobs' files of the node.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn write(folder: &Path, job: u32, used: &UsedOn) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    let path = folder.join(format!("{job}.{SUFFIX}"));
-    let sum = read(&path).map_or_else(|| used.clone(), |earlier| earlier.plus(used));
-    whole::write(&path, &sum.word(), MODE)
-}
-
-fn read(path: &Path) -> Option<UsedOn> {
-    UsedOn::all_of(&fs::read_to_string(path).ok()?).pop()
-}
-
-/// Words that wait, by job; old ones are removed.
-fn waiting(folder: &Path) -> BTreeMap<u32, (PathBuf, UsedOn)> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    let paths = paths.filter(|path| path.extension().is_some_and(|it| it == SUFFIX));
-    let read = |path: PathBuf| {
-        if is_old(&path) {
-            remove(&path);
-            return None;
-        }
-        let job = path.file_stem()?.to_str()?.parse().ok()?;
-        let used = read(&path)?;
-        Some((job, (path, used)))
-    };
-    paths.filter_map(read).collect()
-}
+/// After so many changes that accounting refused, the others have to wait for the next look.
+const REFUSED_MAX: usize = 8;
 
 /// Starts `hotpot slurm keep-usage`, which outlives the Epilog that starts it.
 ///
@@ -83,77 +41,119 @@ pub fn publish_later(node: &str) -> io::Result<()> {
 /// Brings all words that wait in a folder into accounting, unless another process is at it; returns how many
 /// are left. Where there is no accounting, they are let go.
 ///
-/// * `is_patient` — wait for accounting to catch up; else one look, for which a word that is there is kept.
+/// * `is_patient` — wait for accounting to catch up; else one look at some of them, those that have waited for one the
+///   longest, for which a word that is there is kept.
 ///
 /// # Errors
-/// Slurm does not answer, or takes no change.
+/// Slurm does not answer; or it took no change of some job, the others' words being brought all the same.
 pub fn publish(slurm: Slurm, folder: &Path, is_patient: bool) -> Result<usize, SlurmError> {
-    let mut seen: BTreeMap<u32, u32> = BTreeMap::new();
-    if waiting(folder).is_empty() {
+    if waiting::all(folder).is_empty() {
         return Ok(0);
     }
-    let Some(_lock) = lock(folder, is_patient) else { return Ok(waiting(folder).len()) };
+    let Some(turn) = Turn::take(folder, is_patient) else { return Ok(waiting::all(folder).len()) };
+    let mut keeper = Keeper { seen_min: if is_patient { SEEN } else { 1 }, ..Keeper::default() };
     let (mut progress, mut step) = (Instant::now(), STEP);
     loop {
-        let words = waiting(folder);
-        if words.is_empty() {
-            return Ok(0);
-        }
-        let Some(rows) = look(slurm, words.keys())? else {
-            words.values().for_each(|(path, _)| remove(path));
+        let words = waiting::all(folder);
+        let next = turn.next(&words, AT_ONCE);
+        let Some((last, _)) = next.last() else { return Ok(0) };
+        let Some(rows) = look(slurm, next.iter().map(|(job, _)| *job))? else {
+            words.values().for_each(Word::remove);
             return Ok(0);
         };
-        for (job, (path, used)) in &words {
-            let Some(row) = rows.get(job).filter(|row| row.end_s.is_some()) else { continue };
-            if !row.admin_comment.contains(&used.word()) {
-                seen.remove(job);
-                enter(slurm, &row.id, &used.noted_in(&row.admin_comment))?;
-                step = STEP;
-                continue;
-            }
-            let times = seen.entry(*job).or_default();
-            *times += 1;
-            if *times >= SEEN || !is_patient {
-                remove(path);
-                (progress, step) = (Instant::now(), STEP);
-            }
+        let looked = keeper.look(&next, &rows, |job, comment| enter(slurm, job, comment));
+        turn.note(looked.stopped_at.unwrap_or(*last));
+        if looked.kept {
+            progress = Instant::now();
+        }
+        if looked.kept || looked.entered {
+            step = STEP;
         }
         if !is_patient || progress.elapsed() > PATIENCE {
-            return Ok(waiting(folder).len());
+            return keeper.end(waiting::all(folder).len());
         }
         thread::sleep(step);
         step = (step * 2).min(STEP_MAX);
     }
 }
 
-fn is_old(path: &Path) -> bool {
-    let written = fs::metadata(path).and_then(|it| it.modified()).ok();
-    written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > KEPT_MAX)
+/// What one look has come to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Looked {
+    /// Whether words were written to accounting.
+    entered: bool,
+    /// Whether words were seen there often enough.
+    kept: bool,
+    /// The job at which it was given up.
+    stopped_at: Option<u32>,
 }
 
-/// One word that cannot be removed is written again, which does no harm.
-fn remove(path: &Path) {
-    let _ = fs::remove_file(path);
+/// What is known from look to look.
+#[derive(Debug, Default)]
+struct Keeper {
+    seen_min: u32,
+    /// How often the word of a job was in its record.
+    seen: BTreeMap<u32, u32>,
+    first_error: Option<SlurmError>,
 }
 
-/// The lock of a folder; whoever has it sees words that come later too, but for the last moment.
-fn lock(folder: &Path, is_patient: bool) -> Option<File> {
-    let file = File::create(folder.join(LOCK)).ok()?;
-    for wait in [Duration::ZERO, STEP * 4] {
-        thread::sleep(if is_patient { wait } else { Duration::ZERO });
-        if file.try_lock().is_ok() {
-            return Some(file);
+impl Keeper {
+    /// * `rows` — what accounting says of the jobs.
+    /// * `enter` — writes a comment to a job's record.
+    fn look(
+        &mut self,
+        words: &[(u32, &Word)],
+        rows: &BTreeMap<u32, JobRow>,
+        mut enter: impl FnMut(&str, &str) -> Result<(), SlurmError>,
+    ) -> Looked {
+        let (mut looked, mut refused) = (Looked::default(), 0);
+        for (job, word) in words {
+            let Some(row) = rows.get(job).filter(|row| row.end_s.is_some()) else { continue };
+            if row.admin_comment.contains(&word.used.word()) {
+                looked.kept |= self.seen(*job, word);
+                continue;
+            }
+            self.seen.remove(job);
+            match enter(&row.id, &word.used.noted_in(&row.admin_comment)) {
+                Ok(()) => looked.entered = true,
+                Err(error) => {
+                    // One that says nothing would not answer for the next job either.
+                    let is_refusal = matches!(error, SlurmError::Tool(ToolError::Failed { .. }));
+                    refused = if is_refusal { refused + 1 } else { REFUSED_MAX };
+                    self.first_error.get_or_insert(error);
+                }
+            }
+            if refused >= REFUSED_MAX {
+                looked.stopped_at = Some(*job);
+                break;
+            }
         }
+        looked
     }
-    None
+
+    /// Whether a word that is in its job's record once more is kept now.
+    fn seen(&mut self, job: u32, word: &Word) -> bool {
+        let times = self.seen.entry(job).or_default();
+        *times += 1;
+        let is_kept = *times >= self.seen_min;
+        if is_kept {
+            word.remove();
+        }
+        is_kept
+    }
+
+    /// What was refused does not count if nothing is left.
+    fn end(self, left: usize) -> Result<usize, SlurmError> {
+        self.first_error.filter(|_| left > 0).map_or(Ok(left), Err)
+    }
 }
 
 /// What accounting says of jobs, by number; `None` where there is no accounting.
-fn look<'a>(
+fn look(
     slurm: Slurm,
-    jobs: impl Iterator<Item = &'a u32>,
+    jobs: impl Iterator<Item = u32>,
 ) -> Result<Option<BTreeMap<u32, JobRow>>, SlurmError> {
-    let jobs: Vec<String> = jobs.take(AT_ONCE).map(ToString::to_string).collect();
+    let jobs: Vec<String> = jobs.map(|job| job.to_string()).collect();
     let format = "--format=JobID,JobIDRaw,State,Submit,End,ElapsedRaw,AllocTRES,AdminComment";
     let separator = format!("--delimiter={}", sacct::SEPARATOR);
     let jobs = format!("--jobs={}", jobs.join(","));
@@ -183,28 +183,64 @@ fn enter(slurm: Slurm, job: &str, comment: &str) -> Result<(), SlurmError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::waiting::tests::{Folder, used};
     use super::*;
 
+    /// What accounting says of jobs that are over.
+    fn rows(comments: &[(u32, &str)]) -> BTreeMap<u32, JobRow> {
+        let mut text =
+            String::from("JobID|JobIDRaw|State|Submit|End|ElapsedRaw|AllocTRES|AdminComment\n");
+        for (job, comment) in comments {
+            text += &format!("{job}|{job}|COMPLETED|1|2|1|node=1|{comment}\n");
+        }
+        let source = Source::from_bytes("sacct", text.into_bytes()).unwrap();
+        let (rows, _) = sacct::rows(&source).unwrap();
+        rows.into_iter().map(|row| (row.raw_id.parse().unwrap(), row)).collect()
+    }
+
+    fn refused() -> Result<(), SlurmError> {
+        let (call, status) = ("sacctmgr modify".to_owned(), "exit status: 1".to_owned());
+        Err(ToolError::Failed { call, status, said: "Access/permission denied".into() }.into())
+    }
+
     #[test]
-    fn words_of_several_starts_are_counted_together() {
-        let folder = std::env::temp_dir().join(format!("hotpot-usage-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        let used = |memory_mib, gpu_s| UsedOn {
-            node: "n1".into(),
-            memory_mib,
-            gpu_s,
-            launches: 3,
-            refused: 1,
+    fn a_job_that_accounting_takes_no_change_of_is_in_nobodys_way() {
+        let folder = Folder::new("usage-refused");
+        (1..=3).for_each(|job| waiting::write(&folder.0, job, &used(1, None)).unwrap());
+        let words = waiting::all(&folder.0);
+        let words: Vec<_> = words.iter().map(|(job, word)| (*job, word)).collect();
+        let mut keeper = Keeper { seen_min: 1, ..Keeper::default() };
+        let mut entered = Vec::new();
+        let mut enter = |job: &str, _: &str| match job {
+            "1" => refused(),
+            job => {
+                entered.push(job.to_owned());
+                Ok(())
+            }
         };
-        write(&folder, 7, &used(100, None)).unwrap();
-        write(&folder, 7, &used(80, Some(1.5))).unwrap();
-        fs::write(folder.join("x.used"), "").unwrap();
-        let words = waiting(&folder);
-        let expected = UsedOn { launches: 6, refused: 2, ..used(100, Some(1.5)) };
-        assert_eq!(
-            words.into_iter().map(|(job, (_, used))| (job, used)).collect::<Vec<_>>(),
-            [(7, expected)]
-        );
-        fs::remove_dir_all(&folder).unwrap();
+        let seen = used(1, None).word();
+        let told = rows(&[(1, ""), (2, "x"), (3, &seen)]);
+        let looked = keeper.look(&words, &told, &mut enter);
+        assert_eq!(looked, Looked { entered: true, kept: true, stopped_at: None });
+        assert_eq!(entered, ["2"]);
+        let left: Vec<u32> = waiting::all(&folder.0).into_keys().collect();
+        assert_eq!(left, [1, 2], "what was entered stays until it is seen");
+        assert!(keeper.end(left.len()).unwrap_err().to_string().contains("sacctmgr"));
+    }
+
+    #[test]
+    fn what_fails_for_all_is_not_tried_for_all() {
+        let folder = Folder::new("usage-all-refused");
+        (1..=20).for_each(|job| waiting::write(&folder.0, job, &used(1, None)).unwrap());
+        let words = waiting::all(&folder.0);
+        let words: Vec<_> = words.iter().map(|(job, word)| (*job, word)).collect();
+        let comments: Vec<(u32, &str)> = (1..=20).map(|job| (job, "")).collect();
+        let (mut keeper, mut tried) = (Keeper::default(), 0);
+        let looked = keeper.look(&words, &rows(&comments), |_, _| {
+            tried += 1;
+            refused()
+        });
+        assert_eq!((tried, looked.stopped_at), (REFUSED_MAX, Some(8)));
+        assert_eq!(keeper.end(0).unwrap(), 0, "nothing is left");
     }
 }

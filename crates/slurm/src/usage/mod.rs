@@ -2,6 +2,7 @@
 //! record, as `hotpot-used(n1: gpu-mem=1712,gpu-time=12.3,launches=400,refused=3)`, one word for each node.
 
 mod keep;
+mod waiting;
 
 use std::fmt;
 
@@ -10,7 +11,8 @@ use serde::Serialize;
 
 use crate::on_node::Used;
 pub(crate) use keep::is_disabled;
-pub use keep::{publish, publish_later, write};
+pub use keep::{publish, publish_later};
+pub use waiting::write;
 
 /// How a word begins and ends.
 const BRACKETS: (&str, char) = ("hotpot-used(", ')');
