@@ -20,6 +20,18 @@ fn recorded(name: &str) -> String {
     fs::read_to_string(place(name)).unwrap()
 }
 
+/// Lines of jobs that are over, instead of what was recorded of them.
+const JOB_2_OVER: (&str, &str) = (
+    "JobId=2 JobName=infer\n   UserId=nobody(65534) GroupId=root(0) MCS_label=N/A\n   \
+     Priority=1 Nice=0 Account=lab QOS=normal\n   JobState=RUNNING",
+    "JobId=2 JobName=infer\n   UserId=nobody(65534)\n   JobState=COMPLETED",
+);
+const JOB_7_OVER: (&str, &str) = (
+    "JobId=7 JobName=full\n   UserId=root(0) GroupId=root(0) MCS_label=N/A\n   \
+     Priority=1 Nice=0 Account=root QOS=normal\n   JobState=PENDING",
+    "JobId=7 JobName=full\n   UserId=root(0)\n   JobState=COMPLETED",
+);
+
 /// The cluster as it was recorded, with some text of its jobs and nodes replaced.
 fn view_with(replaced: &[(&str, &str)]) -> QueueView {
     let change = |mut text: String| {
@@ -162,7 +174,7 @@ fn a_node_that_is_powered_down_is_there_for_jobs() {
 #[test]
 fn a_job_that_fits_is_told_who_is_ahead() {
     // Without job 2 a card of n1 is free.
-    let view = view_with(&[("JobId=2 JobName=infer", "JobId=2 JobName=infer JobState=COMPLETED")]);
+    let view = view_with(&[JOB_2_OVER]);
     let answered = answer(&view, "8");
     let waits = waits(answered.clone());
     assert!(waits.fits_now && waits.starts_within_s == Some(0));
@@ -172,11 +184,7 @@ fn a_job_that_fits_is_told_who_is_ahead() {
             .text(SHARD_MIB)
             .contains("there is room on n1 now, which those ahead of it may take")
     );
-    let alone = [
-        ("JobId=2 JobName=infer", "JobId=2 JobName=infer JobState=COMPLETED"),
-        ("JobId=7 JobName=full", "JobId=7 JobName=full JobState=COMPLETED"),
-        ("Reason=Priority", "Reason=None"),
-    ];
+    let alone = [JOB_2_OVER, JOB_7_OVER, ("Reason=Priority", "Reason=None")];
     let text = answer(&view_with(&alone), "8").text(SHARD_MIB);
     assert!(text.contains("the scheduler has not looked since"), "{text}");
 }

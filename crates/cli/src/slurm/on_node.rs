@@ -1,7 +1,7 @@
 //! What Slurm calls on a node, as root: Prolog, Epilog and HealthCheckProgram; and what they start.
 
 use slurm::Slurm;
-use slurm::on_node::{self, Node, Verdict, Without};
+use slurm::on_node::{self, Node, Tidied, Verdict, Without};
 use slurm::site::Site;
 
 use super::args::OfJob;
@@ -40,12 +40,16 @@ pub(super) fn epilog(of: &OfJob) -> Result<Answer, Failure> {
 
 /// Takes back what jobs hold that are not on this node any more.
 pub(super) fn tidy(name: &str) -> Result<Answer, Failure> {
-    let gone = match open(name)? {
+    let found = match open(name)? {
         Ok(mut node) => node.tidy(),
-        Err(without) => without.tidy().map(|()| Vec::new()),
+        Err(without) => without.tidy().map(|()| Tidied::default()),
     };
-    for job in gone.map_err(failure)? {
+    let tidied = found.map_err(failure)?;
+    for job in tidied.gone {
         screen::note(&format!("job {job} is gone; what it held on {name} is free again"));
+    }
+    if let Some(why) = tidied.usage {
+        screen::note(&format!("accounting has not taken what jobs used on {name}: {why}"));
     }
     Ok(Answer::Yes)
 }

@@ -26,6 +26,15 @@ pub struct Used {
     pub account: Account,
 }
 
+/// What was found that jobs had left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tidied {
+    /// Jobs that held something and are gone.
+    pub gone: Vec<u32>,
+    /// Why accounting has not taken what jobs used, which is no fault of the node.
+    pub usage: Option<String>,
+}
+
 impl Node {
     /// Takes back what a job held on this node, and says what it had used. Run again, it finds nothing.
     ///
@@ -57,9 +66,8 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::epilog`], or Slurm does not answer.
-    pub fn tidy(&mut self) -> Result<Vec<u32>, NodeError> {
-        // Accounting may be down; that is no fault of the node.
-        let _left = usage::publish(self.slurm, &self.jobs, false);
+    pub fn tidy(&mut self) -> Result<Tidied, NodeError> {
+        let published = usage::publish(self.slurm, &self.jobs, false);
         let holds = self.machine.holds()?;
         let held: BTreeSet<u32> =
             holds.iter().filter_map(|hold| super::job_of(&hold.who)).collect();
@@ -72,7 +80,7 @@ impl Node {
             }
         }
         self.put_back_unheld()?;
-        Ok(gone)
+        Ok(Tidied { gone, usage: published.err().map(|error| error.to_string()) })
     }
 
     /// Puts back what a Prolog had begun that was killed before it noted a hold. Divisions of cards are left

@@ -21,7 +21,7 @@ use thiserror::Error;
 
 use crate::commands::{Slurm, SlurmError};
 use crate::site::Site;
-pub use epilog::Used;
+pub use epilog::{Tidied, Used};
 pub use prolog::Verdict;
 pub use requeue::{send_back, sent_back};
 pub use without::Without;

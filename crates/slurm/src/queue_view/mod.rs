@@ -147,7 +147,7 @@ impl QueueView {
             let nodes = record.get("Nodes").map(hostlist::expand).unwrap_or_default();
             Some(Reservation { name: record.get("ReservationName")?.to_owned(), nodes })
         };
-        let jobs: Vec<JobView> = Record::all(told.jobs).iter().filter_map(JobView::of).collect();
+        let jobs: Vec<JobView> = Record::jobs(told.jobs).iter().filter_map(JobView::of).collect();
         let mut on_nodes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (at, job) in jobs.iter().enumerate().filter(|(_, job)| job.job.is_on_nodes()) {
             job.nodes.iter().for_each(|node| on_nodes.entry(node.clone()).or_default().push(at));
@@ -234,7 +234,8 @@ impl QueueView {
 
 fn show(slurm: Slurm, what: &str) -> Result<String, SlurmError> {
     let words: &[&str] = match what {
-        "node" | "job" => &["show", what, "-d", "-o"],
+        "job" => &["show", what, "-d"],
+        "node" => &["show", what, "-d", "-o"],
         _ => &["show", what, "-o"],
     };
     slurm.call_in_seconds("scontrol", words)
