@@ -45,7 +45,7 @@ pub(crate) fn run(prefix: &str) -> Verdict {
     for name in entries(&shell::root().join("deploy/slurm"))? {
         put(&shell::root().join("deploy/slurm"), &prefix.join("lib/hotpot/slurm"), &name)?;
     }
-    name_plugin(&prefix)?;
+    name_plugin(prefix)?;
     println!(
         "{} is ready; the limiter, the simulated driver and what Slurm needs are in {}",
         prefix.join("bin/hotpot").display(),

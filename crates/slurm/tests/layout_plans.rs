@@ -1,4 +1,4 @@
-//! Which cards should become what: packed by the geometry of the catalogue, as few changed as can be.
+//! Which cards should become what: packed by the geometry of the catalogue, few of them changed.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;

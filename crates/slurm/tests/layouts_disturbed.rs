@@ -151,6 +151,61 @@ fn jobs_on_the_node_are_waited_for() {
     assert_eq!(lab.states()[&job], "COMPLETED");
 }
 
+/// Takes a node out of use as an administrator would.
+fn drain(lab: &Lab, node: &str) {
+    let name = format!("nodename={node}");
+    lab.cluster.run(&["scontrol", "update", &name, "state=drain", "reason=bad fan"]).unwrap();
+}
+
+/// Whether it is out of use for that reason, and not for ours.
+fn is_theirs(lab: &Lab, node: &str) -> bool {
+    let text = lab.cluster.run(&["scontrol", "show", "node", "-o", node]).unwrap();
+    lab.node(node).0.contains("DRAIN") && text.contains("Reason=bad fan [")
+}
+
+fn put_in_use(lab: &Lab, node: &str) {
+    let name = format!("nodename={node}");
+    lab.cluster.run(&["scontrol", "update", &name, "state=resume"]).unwrap();
+    lab.idle(node);
+}
+
+#[test]
+fn a_node_that_somebody_drains_meanwhile_stays_theirs() {
+    let test = "a_node_that_somebody_drains_meanwhile_stays_theirs";
+    let Some(lab) = Lab::up(test, 1, 1) else { return };
+    let hold = lab.work.join("stay");
+    fs::write(&hold, "").unwrap();
+    let script = format!("while [ -e {} ]; do sleep 0.1; done", hold.display());
+    let job = lab.submit(&["--nodelist=n1", "--gres=gpu:a100:1"], &script);
+    let runs = |_: &Cluster| (lab.states()[&job] == "RUNNING").then_some(());
+    lab.cluster.until("the job to run", runs).unwrap();
+    let words = |node| ["apply", "--yes", "--nodes", node, "--want", "1g.10gb=14"];
+    let mut command = lab.command(&words("n1"));
+    command.args(["--wait", "1:00"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let drains = |_: &Cluster| lab.node("n1").0.contains("DRAIN").then_some(());
+    lab.cluster.until("the node to drain", drains).unwrap();
+    drain(&lab, "n1");
+    let told = said(&child.wait_with_output().unwrap());
+    assert!(told.contains("bad fan") && told.contains("n1 is as it was"), "{told}");
+    assert!(is_theirs(&lab, "n1") && is_whole(&lab.node("n1").1), "{told}");
+    fs::remove_file(&hold).unwrap();
+    // One that registers itself would be in use again.
+    lab.fine(&words("d1"));
+    drain(&lab, "d1");
+    let told = said(&lab.layout(&["apply", "--undo"]));
+    assert!(told.contains("lost when it registers anew") && is_theirs(&lab, "d1"), "{told}");
+    put_in_use(&lab, "d1");
+    lab.fine(&["apply", "--resume"]);
+    assert!(is_whole(&lab.idle("d1")));
+    put_in_use(&lab, "n1");
+    lab.fine(&words("n1"));
+    drain(&lab, "n1");
+    let told = lab.fine(&["apply", "--undo"]);
+    assert!(told.contains("stays IDLE+DRAIN, as somebody else has it (bad fan"), "{told}");
+    assert!(is_theirs(&lab, "n1") && is_whole(&lab.node("n1").1), "{told}");
+}
+
 #[test]
 fn a_node_that_does_not_come_back_is_as_it_was() {
     let test = "a_node_that_does_not_come_back_is_as_it_was";

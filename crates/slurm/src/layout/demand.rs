@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::commands::{Slurm, SlurmError};
 use crate::gres::{self, Amount};
-use crate::hostlist;
+use crate::queue_view::Tasks;
 use crate::record::Record;
 
 /// Fields of a job that ask for GRES, and of what there is one of each.
@@ -56,8 +56,8 @@ impl Demand {
     /// # Errors
     /// Slurm does not answer.
     pub fn ask(slurm: Slurm) -> Result<Self, SlurmError> {
-        let text = slurm.call("scontrol", &["show", "job", "-o"])?;
-        Ok(Self::of(&Record::all(&text)))
+        let text = slurm.call_in_seconds("scontrol", &["show", "job"])?;
+        Ok(Self::of(&Record::jobs(&text)))
     }
 
     /// Counts jobs' records.
@@ -98,39 +98,48 @@ impl Demand {
             return;
         }
         let at_once = if waits { at_once(job) } else { 1 };
-        for (field, each) in FIELDS {
-            let number = job.get(each).and_then(|text| text.split('-').next()?.parse().ok());
-            let times = number.unwrap_or(1) * at_once;
-            for Amount { name, kind, count } in gres::amounts(job.get(field).unwrap_or_default()) {
-                let asked = match (name, kind) {
-                    ("shard", _) => &mut self.shards,
-                    ("gpu", kind) => {
-                        self.types.entry(kind.unwrap_or("gpu").to_owned()).or_default()
-                    }
-                    _ => continue,
-                };
-                match waits {
-                    true => asked.waiting += count * times,
-                    false => asked.running += count * times,
-                }
-                if waits && asked.jobs.len() < NAMED_MAX {
-                    asked.jobs.push(job.get("JobId").unwrap_or("?").to_owned());
-                }
+        for ((name, kind), count) in asks(job) {
+            let asked = match name {
+                "shard" => &mut self.shards,
+                "gpu" => self.types.entry(kind.to_owned()).or_default(),
+                _ => continue,
+            };
+            match waits {
+                true => asked.waiting += count * at_once,
+                false => asked.running += count * at_once,
+            }
+            if waits && asked.jobs.len() < NAMED_MAX {
+                asked.jobs.push(job.get("JobId").unwrap_or("?").to_owned());
             }
         }
     }
 }
 
+/// What one job asks, by name and type. `--gpus=4 --gpus-per-node=2` are the same GPUs, asked in two ways: the
+/// largest of its fields counts.
+fn asks(job: &Record) -> BTreeMap<(&str, &str), u64> {
+    let mut all = BTreeMap::new();
+    for (field, each) in FIELDS {
+        let times: Option<u64> =
+            job.get(each).and_then(|text| text.split('-').next()?.parse().ok());
+        let mut here: BTreeMap<_, u64> = BTreeMap::new();
+        for Amount { name, kind, count } in gres::amounts(job.get(field).unwrap_or_default()) {
+            let kind = if name == "gpu" { kind.unwrap_or("gpu") } else { "" };
+            *here.entry((name, kind)).or_default() += count * times.unwrap_or(1);
+        }
+        for (what, count) in here {
+            let most: &mut u64 = all.entry(what).or_default();
+            *most = count.max(*most);
+        }
+    }
+    all
+}
+
 /// How many tasks of an array that waits may run at once: `ArrayTaskId=1-100:2%10`.
 fn at_once(job: &Record) -> u64 {
     let Some(tasks) = job.get("ArrayTaskId") else { return 1 };
-    let (list, most) = tasks.split_once('%').unwrap_or((tasks, ""));
-    let count = |part: &str| {
-        let (range, step) = part.split_once(':').unwrap_or((part, "1"));
-        let all = hostlist::numbers(range).map_or(1, |all| all.len() as u64);
-        all.div_ceil(step.parse().unwrap_or(1).max(1))
-    };
-    list.split(',').map(count).sum::<u64>().min(most.parse().unwrap_or(u64::MAX)).max(1)
+    let most = tasks.split_once('%').and_then(|(_, most)| most.parse().ok());
+    (Tasks::parse(tasks).count() as u64).min(most.unwrap_or(u64::MAX)).max(1)
 }
 
 #[cfg(test)]
@@ -151,6 +160,16 @@ mod tests {
         assert_eq!((demand.shards.waiting, demand.shards.running), (0, 5));
         assert_eq!(demand.types["1g.10gb"].jobs, ["1"]);
         assert_eq!(demand.types.len(), 3);
+    }
+
+    #[test]
+    fn what_is_asked_in_two_ways_counts_once() {
+        let job = "JobId=1 JobState=PENDING Reason=Resources NumNodes=2 NumTasks=2 ArrayTaskId=1-3 \
+            TresPerJob=gres:gpu:4 TresPerNode=gres:gpu:2,gres:gpu:a:1,gres:shard:3 TresPerTask=gres:gpu:a:2";
+        let demand = Demand::of(&[Record::parse(job)]);
+        let waiting = |kind: &str| demand.types[kind].waiting;
+        assert_eq!((waiting("gpu"), waiting("a"), demand.shards.waiting), (12, 12, 18));
+        assert_eq!(demand.types["gpu"].jobs, ["1"]);
     }
 
     #[test]

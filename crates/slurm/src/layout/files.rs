@@ -2,8 +2,7 @@
 //! change lies beside it.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::card::Files;
@@ -11,6 +10,7 @@ use super::{LayoutError, edit, lines};
 use crate::commands::Slurm;
 use crate::facts::Facts;
 use crate::site::Site;
+use crate::whole;
 
 /// The files' names.
 pub(super) const GRES_CONF: &str = "gres.conf";
@@ -19,6 +19,8 @@ const SLURM_CONF: &str = "slurm.conf";
 const NODE_GRES: &str = "gres";
 /// What `job_submit.lua` knows of the nodes.
 const RULES: &str = "hotpot_site.lua";
+/// Rights of a file that was not there.
+const MODE: u32 = 0o644;
 /// Files that include each other go no deeper.
 const DEPTH_MAX: u32 = 4;
 
@@ -87,13 +89,24 @@ pub(super) fn tell_rules(
     replace(&path, Some(&before), &Facts::ask(slurm)?.lua(site), id)
 }
 
-/// The `Gres=` that slurm.conf, or what it includes, has of a node; `None` if no line names the node.
-pub(super) fn gres_of(folder: &Path, node: &str) -> Result<Option<String>, LayoutError> {
-    let Some(path) = naming(&folder.join(SLURM_CONF), node, DEPTH_MAX)? else { return Ok(None) };
+/// The `Gres=` that slurm.conf, or what it includes, has of a node.
+///
+/// # Errors
+/// No line names the node, or it has what stands at `NodeName=DEFAULT`: other GRES would be lost on the way
+/// forward, and the way back would leave a `Gres=` that was not there.
+pub(super) fn gres_of(folder: &Path, node: &str) -> Result<String, LayoutError> {
+    let conf = folder.join(SLURM_CONF);
+    let Some(path) = naming(&conf, node, DEPTH_MAX)? else {
+        return Err(LayoutError::node(node, format!("{} does not name it", conf.display())));
+    };
     let lines = lines::logical(&read(&path)?.unwrap_or_default());
     let line = lines.iter().find(|line| lines::names(line, node));
-    let gres = line.map(|line| lines::value(line, "Gres").unwrap_or_default());
-    Ok(gres.map(str::to_owned))
+    let gres = line.and_then(|line| lines::value(line, "Gres"));
+    gres.map(str::to_owned).ok_or_else(|| {
+        let path = path.display();
+        let why = "has no Gres= of its own, NodeName=DEFAULT has it; write it there";
+        LayoutError::node(node, format!("its line in {path} {why}"))
+    })
 }
 
 /// The lines of a folder's gres.conf about a node's GPUs and shards; empty if there are none.
@@ -148,37 +161,22 @@ fn replace(path: &Path, before: Option<&str>, text: &str, id: u64) -> Result<(),
     }
     // A link stays one.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let beside = |end: String| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        path.with_file_name(format!("{name}.{end}"))
-    };
     let done = || -> io::Result<()> {
-        let kept = beside(format!("before-layout-{id}"));
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let kept = path.with_file_name(format!("{name}.before-layout-{id}"));
         if let Some(before) = before.filter(|_| !kept.exists()) {
-            put(&kept, before, fs::metadata(&path).ok().as_ref())?;
+            whole::write_like(&kept, before, &path, MODE)?;
         }
-        let fresh = beside(format!("new-{}", std::process::id()));
-        put(&fresh, text, fs::metadata(&path).ok().as_ref())?;
-        fs::rename(&fresh, &path)?;
+        whole::write_like(&path, text, &path, MODE)?;
         File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
     };
     done().map_err(|error| LayoutError::file(&path.display().to_string(), error))
 }
 
-fn put(path: &Path, text: &str, like: Option<&fs::Metadata>) -> io::Result<()> {
-    let mode = like.map_or(0o644, |like| like.mode() & 0o7777);
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(mode).open(path)?;
-    file.set_permissions(fs::Permissions::from_mode(mode))?;
-    if let Some(like) = like {
-        std::os::unix::fs::fchown(&file, Some(like.uid()), Some(like.gid()))?;
-    }
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     use super::*;
 
     #[test]
@@ -189,7 +187,7 @@ mod tests {
         let (main, nodes) = (folder.join("slurm.conf"), folder.join("more/nodes.conf"));
         fs::write(&main, "ClusterName=x\ninclude more/nodes.conf\n").unwrap();
         fs::write(&nodes, "NodeName=n[1-2] Gres=gpu:a:2\n").unwrap();
-        fs::set_permissions(&nodes, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&nodes, fs::Permissions::from_mode(0o660)).unwrap();
         fs::write(folder.join("gres.conf"), "NodeName=n[1-2] Name=gpu File=/dev/nvidia[0-1]\n")
             .unwrap();
         let mut wanted = Files {
@@ -206,14 +204,26 @@ mod tests {
         let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
         assert_eq!(read("slurm.conf"), "ClusterName=x\ninclude more/nodes.conf\n");
         assert_eq!(read("more/nodes.conf"), "NodeName=n2 Gres=gpu:b:1\nNodeName=n1 Gres=gpu:a:2\n");
-        assert_eq!(fs::metadata(&nodes).unwrap().mode() & 0o777, 0o640);
+        assert_eq!(fs::metadata(&nodes).unwrap().mode() & 0o777, 0o660, "whatever the umask");
         assert_eq!(read("gres.conf").lines().count(), 2);
         wanted.gres = "gpu:b:2".into();
         write(&wanted);
         let kept = read("more/nodes.conf.before-layout-3");
         assert_eq!(kept, "NodeName=n[1-2] Gres=gpu:a:2\n", "the first is kept");
-        let gres = |node| gres_of(&folder, node).unwrap();
-        assert_eq!((gres("n1").as_deref(), gres("n3")), (Some("gpu:a:2"), None));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_gres_that_is_not_the_nodes_own_is_refused() {
+        let folder = std::env::temp_dir().join(format!("hotpot-gres-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let text = "NodeName=DEFAULT Gres=gpu:a:4,fpga:1\nNodeName=n1 CPUs=4\n\
+            NodeName=n2 Gres=gpu:a:2\n";
+        fs::write(folder.join("slurm.conf"), text).unwrap();
+        assert_eq!(gres_of(&folder, "n2").unwrap(), "gpu:a:2");
+        let refused = |node| gres_of(&folder, node).unwrap_err().to_string();
+        assert!(refused("n1").contains("no Gres= of its own"), "{}", refused("n1"));
+        assert!(refused("n3").ends_with("slurm.conf does not name it"), "{}", refused("n3"));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -5,6 +5,7 @@ use super::note;
 use super::plan::NodeCards;
 use super::standing::{Standing, jobs_on};
 use crate::commands::Slurm;
+use crate::config::Config;
 use crate::hostlist;
 use crate::record::Record;
 use crate::site::Site;
@@ -25,9 +26,7 @@ pub struct Fleet {
 /// # Errors
 /// Slurm does not answer.
 pub(super) fn has_shards(slurm: Slurm) -> Result<bool, LayoutError> {
-    let config = slurm.call("scontrol", &["show", "config"])?;
-    let types = config.lines().find(|line| line.trim_start().starts_with("GresTypes"));
-    Ok(types.is_some_and(|line| line.contains("shard")))
+    Ok(Config::ask(slurm)?.has("GresTypes", "shard"))
 }
 
 impl Fleet {
@@ -69,7 +68,7 @@ impl Fleet {
         if !standing.gres.contains("gpu") {
             return Ok(());
         }
-        if !standing.is_there() || standing.is_drained() || standing.is("DOWN") {
+        if !standing.is_there() || standing.is_out() {
             self.notes.push(format!("{name} is left out: it is {}", standing.state));
             return Ok(());
         }

@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::LayoutError;
 use super::card::{Becomes, Files};
 use super::plan::Plan;
+use crate::whole;
+
+/// Rights of the files.
+const MODE: u32 = 0o644;
 
 /// What a line says is about to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -115,6 +119,8 @@ pub struct Journal {
     pub id: u64,
     path: PathBuf,
     file: File,
+    /// Where its last whole line ends.
+    end: u64,
     lines: Vec<Line>,
     _lock: File,
 }
@@ -130,17 +136,15 @@ impl Journal {
         let newest = finished(folder)?;
         let (id, path) = (newest + 1, file_of(folder, newest + 1));
         let line = Line { plan: Some(plan.clone()), ..Line::of(Step::Plan, None) };
-        let made = || -> io::Result<File> {
-            let fresh = path.with_extension("new");
-            let mut file = File::create(&fresh)?;
-            file.write_all(text(&line)?.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&fresh, &path)?;
+        let made = || -> io::Result<(File, u64)> {
+            let text = text(&line)?;
+            whole::write(&path, &text, MODE)?;
             File::open(folder)?.sync_all()?;
-            OpenOptions::new().append(true).open(&path)
+            Ok((OpenOptions::new().append(true).open(&path)?, text.len() as u64))
         };
-        let file = made().map_err(|error| LayoutError::file(&path.display().to_string(), error))?;
-        Ok(Self { id, path, file, lines: vec![line], _lock: lock })
+        let (file, end) =
+            made().map_err(|error| LayoutError::file(&path.display().to_string(), error))?;
+        Ok(Self { id, path, file, end, lines: vec![line], _lock: lock })
     }
 
     /// Opens the newest one.
@@ -152,14 +156,10 @@ impl Journal {
         let id = numbers(folder).last().copied().ok_or_else(none)?;
         let lock = lock(folder)?;
         let path = file_of(folder, id);
-        let lines = read(&path)?;
+        let (lines, end) = read(&path)?;
         let failed = |error: io::Error| LayoutError::file(&path.display().to_string(), error);
         let file = OpenOptions::new().append(true).open(&path).map_err(failed)?;
-        // Of a line that was cut short nothing had been done yet.
-        let whole = fs::read(&path).map_err(failed)?;
-        let end = whole.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        file.set_len(end as u64).map_err(failed)?;
-        Ok(Self { id, path, file, lines, _lock: lock })
+        Ok(Self { id, path, file, end, lines, _lock: lock })
     }
 
     /// Writes a line down for good.
@@ -167,14 +167,23 @@ impl Journal {
     /// # Errors
     /// It cannot be written; what it says must then not be done.
     pub fn write(&mut self, line: Line) -> Result<(), LayoutError> {
-        let put = |file: &mut File| -> io::Result<()> {
-            file.write_all(text(&line)?.as_bytes())?;
-            file.sync_all()
-        };
-        put(&mut self.file)
-            .map_err(|error| LayoutError::file(&self.path.display().to_string(), error))?;
+        let written = text(&line).and_then(|text| self.append(&text));
+        written.map_err(|error| LayoutError::file(&self.path.display().to_string(), error))?;
         self.lines.push(line);
         Ok(())
+    }
+
+    /// Of a line that was cut short nothing has been done: the next one takes its place.
+    fn append(&mut self, text: &str) -> io::Result<()> {
+        self.file.set_len(self.end)?;
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all());
+        if written.is_ok() {
+            self.end += text.len() as u64;
+        } else {
+            // The error tells more than one of clearing up would; the next line tries again.
+            let _ = self.file.set_len(self.end).and_then(|()| self.file.sync_all());
+        }
+        written
     }
 
     /// All lines.
@@ -208,7 +217,7 @@ impl Journal {
 /// One is.
 pub fn finished(folder: &Path) -> Result<u64, LayoutError> {
     let newest = numbers(folder).last().copied().unwrap_or(0);
-    if newest > 0 && !is_over(&read(&file_of(folder, newest))?) {
+    if newest > 0 && !is_over(&read(&file_of(folder, newest))?.0) {
         return Err(LayoutError::Usage(format!(
             "layout {newest} is not finished: `hotpot slurm layout apply --resume` goes on with it, \
              `--undo` takes it back"
@@ -248,19 +257,23 @@ fn lock(folder: &Path) -> Result<File, LayoutError> {
     Ok(file)
 }
 
-/// The whole lines of a file; what stands behind the last end of a line is no line.
-fn read(path: &Path) -> Result<Vec<Line>, LayoutError> {
+/// The whole lines of a file, and where the last one ends. What stands behind that is no line, and may end
+/// within a letter.
+fn read(path: &Path) -> Result<(Vec<Line>, u64), LayoutError> {
     let failed = |why: String| LayoutError::file(&path.display().to_string(), why);
-    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let parse = |(line, number): (&str, u32)| {
-        serde_json::from_str(line).map_err(|error| failed(format!("line {number}: {error}")))
+    let bytes = fs::read(path).map_err(|error| failed(error.to_string()))?;
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let parse = |(line, number): (&[u8], u32)| {
+        serde_json::from_slice(line).map_err(|error| failed(format!("line {number}: {error}")))
     };
-    whole.lines().zip(1..).map(parse).collect()
+    let lines = bytes[..end].split_inclusive(|byte| *byte == b'\n').zip(1..);
+    Ok((lines.map(parse).collect::<Result<_, _>>()?, end as u64))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -274,7 +287,7 @@ mod tests {
         let path = journal.path().to_owned();
         drop(journal);
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-        file.write_all(b"{\"step\":\"wa").unwrap();
+        file.write_all("{\"why\":\"7 ×".as_bytes().strip_suffix(b"\x97").unwrap()).unwrap();
         let refused = Journal::begin(&folder, &Plan::default()).unwrap_err().to_string();
         assert!(refused.contains("layout 1 is not finished"), "{refused}");
         let mut journal = Journal::newest(&folder).unwrap();
@@ -282,8 +295,39 @@ mod tests {
         assert_eq!((steps, journal.is_over()), (vec![Step::Plan, Step::Drain], false));
         journal.write(Line::of(Step::End, None)).unwrap();
         drop(journal);
-        assert_eq!(read(&path).unwrap().len(), 3);
+        assert_eq!(read(&path).unwrap().0.len(), 3);
         assert_eq!(Journal::begin(&folder, &Plan::default()).unwrap().id, 2);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Whether this process is the one that has no room for long files.
+    const CRAMPED: &str = "HOTPOT_TEST_CRAMPED";
+
+    #[test]
+    fn a_line_without_room_leaves_no_half_of_it() {
+        let folder = std::env::temp_dir().join("hotpot-journal-cramped");
+        if std::env::var_os(CRAMPED).is_some() {
+            return a_long_line_and_a_short_one(&folder);
+        }
+        let _ = fs::remove_dir_all(&folder);
+        let name = "layout::journal::tests::a_line_without_room_leaves_no_half_of_it";
+        let cramped = "trap '' XFSZ; ulimit -f 1; exec \"$0\" --exact \"$1\"";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", cramped]).arg(std::env::current_exe().unwrap()).arg(name);
+        let output = shell.env(CRAMPED, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        let mut journal = Journal::newest(&folder).unwrap();
+        journal.write(Line::of(Step::End, None)).unwrap();
+        let steps: Vec<Step> =
+            read(journal.path()).unwrap().0.iter().map(|line| line.step).collect();
+        assert_eq!(steps, [Step::Plan, Step::Drain, Step::End]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    fn a_long_line_and_a_short_one(folder: &Path) {
+        let mut journal = Journal::begin(folder, &Plan::default()).unwrap();
+        let long = Line { why: Some("x".repeat(4096)), ..Line::of(Step::Note, Some("n1")) };
+        assert!(journal.write(long).is_err());
+        journal.write(Line::of(Step::Drain, Some("n1"))).unwrap();
     }
 }

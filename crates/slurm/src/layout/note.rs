@@ -64,7 +64,7 @@ impl Way<'_> {
     fn in_use(&self) -> Result<Standing, LayoutError> {
         let standing = Standing::ask(Slurm, self.node())?;
         let standing = standing.ok_or_else(|| self.wrong("slurmctld does not know it"))?;
-        if !standing.is_there() || standing.is("DOWN") || standing.is_drained() {
+        if !standing.is_there() || standing.is_out() {
             let Standing { state, reason, .. } = &standing;
             return Err(self.wrong(format!("it is {state} ({reason}); it must be in use")));
         }
@@ -127,8 +127,6 @@ impl Way<'_> {
         if standing.is_dynamic() {
             return Ok(told.gres.clone().unwrap_or_else(|| standing.gres.clone()));
         }
-        let folder = conf_folder();
-        let why = || self.wrong(format!("{}/slurm.conf does not name it", folder.display()));
-        files::gres_of(&folder, self.node())?.ok_or_else(why)
+        files::gres_of(&conf_folder(), self.node())
     }
 }

@@ -1,5 +1,5 @@
-//! Which cards should become what, from what is asked and what there is: fewest cards changed, those of idle
-//! nodes first. Pure.
+//! Which cards should become what, from what is asked and what there is: one card after the other, each time the
+//! one that serves most, those of idle nodes first. Few change, not provably the fewest. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

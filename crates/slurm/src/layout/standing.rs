@@ -7,6 +7,9 @@ use crate::record::Record;
 /// "State"; INVALID_REG as measured, 22.05).
 const AWAY: [&str; 6] =
     ["NOT_RESPONDING", "UNKNOWN", "INVALID_REG", "FUTURE", "POWERED_DOWN", "POWERING_UP"];
+/// How reasons begin that slurmctld gives to a node whose slurmd is stopped, or has other GPUs than slurm.conf
+/// says.
+const OF_A_CHANGE: [&str; 2] = ["Not responding", "gres/"];
 /// States of a job that is on its nodes.
 const ON_NODES: &str = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING";
 
@@ -62,6 +65,21 @@ impl Standing {
         self.is("DRAIN") || self.is("DRAINING") || self.is("DRAINED")
     }
 
+    /// Whether somebody takes it out of use.
+    pub fn is_out(&self) -> bool {
+        self.is_drained() || self.is("DOWN")
+    }
+
+    /// The reason, if it is out of use for another one than ours and what comes of a change. A person must give
+    /// one (scontrol manual, "Reason"); a node that registers itself with `State=DRAIN` has none.
+    pub fn taken(&self, ours: &str) -> Option<&str> {
+        let digit = |rest: &str| rest.starts_with(|letter: char| letter.is_ascii_digit());
+        let is_ours = self.reason.strip_prefix(ours).is_some_and(|rest| !digit(rest));
+        let of_a_change = OF_A_CHANGE.iter().any(|begin| self.reason.starts_with(begin));
+        let is_theirs = !self.reason.is_empty() && !is_ours && !of_a_change;
+        (self.is_out() && is_theirs).then_some(&self.reason)
+    }
+
     /// Whether it is there, as its configuration says.
     pub fn is_there(&self) -> bool {
         let away = AWAY.iter().any(|word| self.is(word)) || self.state.contains('*');
@@ -107,5 +125,23 @@ mod tests {
         }
         assert!(!read(&line.replace("2026-01-01T00:00:00", "None")).is_there());
         assert_eq!(Standing::of(&Record::parse(line), "n2"), None);
+    }
+
+    #[test]
+    fn a_node_is_taken_by_whoever_gave_another_reason() {
+        let taken = |state: &str, reason: &str| {
+            let line = format!("NodeName=n1 State={state} Reason={reason} [root@x]");
+            let node = Standing::of(&Record::parse(&line), "n1").unwrap();
+            node.taken("hotpot layout 3").is_some()
+        };
+        for theirs in ["bad fan", "hotpot layout 31", "Node unexpectedly rebooted"] {
+            assert!(taken("IDLE+DRAIN", theirs) && taken("DOWN", theirs), "{theirs}");
+            assert!(!taken("IDLE", theirs), "{theirs}");
+        }
+        for ours in ["hotpot layout 3", "Not responding", "gres/gpu count reported lower"] {
+            assert!(!taken("IDLE+DRAIN", ours), "{ours}");
+        }
+        let nobody = Record::parse("NodeName=n1 State=IDLE+DRAIN+DYNAMIC_NORM");
+        assert_eq!(Standing::of(&nobody, "n1").unwrap().taken("hotpot layout 3"), None);
     }
 }

@@ -155,17 +155,41 @@ impl Way<'_> {
     }
 
     fn drain(&self) -> Result<(), LayoutError> {
-        if self.standing()?.is_none() {
+        let Some(standing) = self.standing()? else { return Ok(()) };
+        let ours = self.reason();
+        if standing.taken(&ours).is_some() {
+            // Theirs is not to be lost; whether we go on is seen next.
             return Ok(());
         }
-        let reason = format!("reason=hotpot layout {}", self.journal.id);
-        self.update(&["state=drain", &reason])
+        self.update(&["state=drain", &format!("reason={ours}")])
+    }
+
+    /// By which we know a node that is out of use by us.
+    fn reason(&self) -> String {
+        format!("hotpot layout {}", self.journal.id)
+    }
+
+    /// Nothing more is changed on a node that somebody else takes out of use meanwhile. Back it goes, and stays
+    /// out of use; only one that registers itself anew would be in use.
+    fn refuse_taken(&self, standing: &Standing) -> Result<(), LayoutError> {
+        let Some(reason) = standing.taken(&self.reason()) else { return Ok(()) };
+        let theirs = format!("somebody else has it {} ({reason})", standing.state);
+        if self.back.is_none() {
+            return Err(self.wrong(theirs));
+        }
+        match self.old()?.dynamic {
+            false => Ok(()),
+            true => Err(self.wrong(format!(
+                "{theirs}, which is lost when it registers anew; put it in use now, and drain it again when it is back"
+            ))),
+        }
     }
 
     fn wait(&self) -> Result<(), LayoutError> {
         let (begun, mut told) = (Instant::now(), Vec::new());
         loop {
             let Some(standing) = self.standing()? else { return Ok(()) };
+            self.refuse_taken(&standing)?;
             let jobs = jobs_on(Slurm, self.node())?;
             if jobs.is_empty() && !standing.is_busy() {
                 return Ok(());
@@ -211,7 +235,9 @@ impl Way<'_> {
     /// The node first: if it cannot be reached, slurmctld goes on.
     fn stop(&self) -> Result<(), LayoutError> {
         let (ways, dynamic) = (&self.site.ways, self.old()?.dynamic);
-        if dynamic && Standing::ask(Slurm, self.node())?.is_some() {
+        let known = if dynamic { Standing::ask(Slurm, self.node())? } else { None };
+        if let Some(standing) = known {
+            self.refuse_taken(&standing)?;
             let name = format!("nodename={}", self.node());
             Slurm.call("scontrol", &["delete", &name])?;
         }
@@ -258,18 +284,25 @@ impl Way<'_> {
 
     fn until_back(&self) -> Result<(), LayoutError> {
         let wanted = self.wanted()?.gres.clone();
-        self.until(|standing| standing.is_there() && edit::same(&standing.gres, &wanted))
+        let there = |it: &Standing| it.is_there() && edit::same(&it.gres, &wanted);
+        self.until(there).map(drop)
     }
 
+    /// Whoever else takes it out of use keeps it so.
     fn resume(&self) -> Result<(), LayoutError> {
-        self.until(|standing| {
-            if standing.is_drained() || standing.is("DOWN") {
+        let ours = self.reason();
+        let standing = self.until(|standing| {
+            let taken = standing.taken(&ours).is_some();
+            if standing.is_out() && !taken {
                 // Somebody may be faster; what stands then is looked at next.
                 let _looked_at_next = self.update(&["state=resume"]);
             }
-            standing.is_there() && !standing.is_drained() && !standing.is("DOWN")
+            taken || standing.is_there() && !standing.is_out()
         })?;
-        self.tell(if self.back.is_some() { "is back as it was" } else { "is back" });
+        let back = if self.back.is_some() { "is back as it was" } else { "is back" };
+        self.tell(&standing.taken(&ours).map_or(back.to_owned(), |reason| {
+            format!("{back} and stays {}, as somebody else has it ({reason})", standing.state)
+        }));
         if let Err(error) = files::tell_rules(&conf_folder(), Slurm, self.site, self.journal.id) {
             // The node is well.
             let way = "`hotpot slurm facts` writes what job_submit.lua should know";
@@ -279,7 +312,7 @@ impl Way<'_> {
     }
 
     /// Looks until the node is as it should be.
-    fn until(&self, fine: impl Fn(&Standing) -> bool) -> Result<(), LayoutError> {
+    fn until(&self, fine: impl Fn(&Standing) -> bool) -> Result<Standing, LayoutError> {
         let begun = Instant::now();
         loop {
             // slurmctld may be about to start.
@@ -287,7 +320,7 @@ impl Way<'_> {
             if let Ok(Some(standing)) = &seen
                 && fine(standing)
             {
-                return Ok(());
+                return Ok(standing.clone());
             }
             if begun.elapsed() >= self.limits.back_within {
                 let seconds = self.limits.back_within.as_secs();

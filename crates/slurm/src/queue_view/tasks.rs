@@ -9,7 +9,8 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    pub(super) fn parse(text: &str) -> Self {
+    /// Reads what Slurm calls `ArrayTaskId`; what has no meaning is passed over.
+    pub fn parse(text: &str) -> Self {
         // Behind it stands how many may run at once.
         let list = text.split('%').next().unwrap_or_default();
         // The last number may have lost digits.
