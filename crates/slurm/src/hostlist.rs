@@ -3,7 +3,7 @@
 /// Names that one list stands for at most.
 const NAMES_MAX: usize = 1 << 20;
 
-/// The names of a list, in its order, [`NAMES_MAX`] of them at most. What cannot be read is left as it stands.
+/// The names of a list, in its order, a million of them at most. What cannot be read is left as it stands.
 pub fn expand(list: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for part in parts(list) {

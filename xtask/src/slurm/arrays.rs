@@ -20,7 +20,7 @@ const TASKS: (u32, u32) = (1000, 100);
 const NAPS: [(f64, f64); 3] = [(0.2, 0.90), (1.0, 0.985), (5.0, 0.995)];
 /// No array takes longer.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// MiB of a card that `--gpu-mem=2G` and a context come to, as shards: by them what is held is counted.
+/// Shards of a card: by them what is held of it is counted.
 const CARD_SHARDS: f64 = 317.0;
 
 /// How an array is run.
@@ -92,9 +92,12 @@ pub(crate) fn run(words: &[&str]) -> Verdict {
             if way.pilots && !quick && found.occupancy < wanted {
                 missed.push(format!("{} s, {}: {:.3}", seconds, way.name, found.occupancy));
             }
-            let same = first.get_or_insert_with(|| found.results.clone());
-            if *same != found.results || found.results.len() != tasks as usize {
+            let plain = first.get_or_insert_with(|| (found.results.clone(), found.held_gpu_s));
+            if plain.0 != found.results || found.results.len() != tasks as usize {
                 missed.push(format!("{seconds} s, {}: results differ", way.name));
+            }
+            if way.ask.contains("gpu-mem") && found.held_gpu_s >= plain.1 {
+                missed.push(format!("{seconds} s, {}: holds no fewer GPUs", way.name));
             }
         }
     }
@@ -106,7 +109,9 @@ pub(crate) fn run(words: &[&str]) -> Verdict {
 }
 
 fn one(way: Way, seconds: f64, tasks: u32) -> Result<Found, String> {
-    let options = Options { nodes: 1, gpus: GPUS, cpus: 64, ..Options::default() };
+    // What is held is counted at the end, of jobs that ended long before.
+    let slurm_conf = "MinJobAge=7200\n".to_owned();
+    let options = Options { nodes: 1, gpus: GPUS, cpus: 64, slurm_conf, ..Options::default() };
     // Slurm alone has no Prolog to pay for.
     let bench = Bench::up("arrays", options, way.pilots)?;
     for folder in ["results", "times"] {
@@ -130,7 +135,7 @@ fn one(way: Way, seconds: f64, tasks: u32) -> Result<Found, String> {
     let busy_s: f64 = times.iter().map(|(start, end)| end - start).sum();
     let makespan_s = end_s - begun_s;
     let first_s = times.iter().map(|(start, _)| start - begun_s).fold(makespan_s, f64::min);
-    let held_gpu_s = held(&bench, answer.trim(), way)?;
+    let held_gpu_s = held(&bench, answer.trim())?;
     let results = contents(&bench.folder.join("results"))?;
     let occupancy = busy_s / (f64::from(GPUS) * makespan_s);
     Ok(Found { makespan_s, first_s, occupancy, held_gpu_s, results })
@@ -159,7 +164,7 @@ fn wait(bench: &Bench, tasks: u32) -> Verdict {
 }
 
 /// GPU seconds held: by Slurm's own seconds of start and end of each job of the array.
-fn held(bench: &Bench, array: &str, way: Way) -> Result<f64, String> {
+fn held(bench: &Bench, array: &str) -> Result<f64, String> {
     let shown = bench.run("scontrol", &["show", "job", "-o", array])?;
     let mut total_s = 0.0;
     for job in shown.lines() {
@@ -167,12 +172,10 @@ fn held(bench: &Bench, array: &str, way: Way) -> Result<f64, String> {
             job.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
         };
         let run_time = field("RunTime").map_or(0.0, seconds);
-        let shards = field("TRES").and_then(|tres| tres.split("gres/shard=").nth(1)?.parse().ok());
-        let part: f64 = if way.ask.contains("gpu-mem") {
-            shards.unwrap_or(CARD_SHARDS) / CARD_SHARDS
-        } else {
-            1.0
-        };
+        // Without accounting Slurm counts shards nowhere but in what was asked.
+        let shards =
+            field("TresPerNode").and_then(|gres| gres.split("shard:").nth(1)?.parse().ok());
+        let part = shards.map_or(1.0, |shards: f64| shards / CARD_SHARDS);
         total_s += run_time * part;
     }
     Ok(total_s)
