@@ -261,6 +261,15 @@ fn right_sizes(site: &Site) {
     // One run that needs more than it gets, and none that asks as little is made smaller again.
     let small = site.submit(&["--job-name=embed", "--gpu-mem=1G"], 2048);
     assert_eq!(site.until_kept(&small).refused, 1);
+    // sacct lists by time what it has shown by number before, but some seconds later.
+    let is_told = |_: &Cluster| {
+        let text = site.said(&["report", "slurm", "--by", "name", "--output", "json"]);
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let sizes = report["sizes"].as_array().unwrap();
+        let embed = sizes.iter().find(|size| size["name"] == "embed");
+        embed.is_some_and(|size| size["refused_runs"] == 1).then_some(())
+    };
+    site.cluster.until("the refusal in the report", is_told).unwrap();
     let (said, job) = site.right_sized(&["--parsable"], lines, 512);
     assert!(said.contains("1 was refused memory: no less"), "{said}");
     assert_eq!(site.asked(&job), "gpu-mem=4096");
