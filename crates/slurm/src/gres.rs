@@ -16,6 +16,11 @@ pub struct Amount<'a> {
     pub count: u64,
 }
 
+/// Whether GRES of this name are GPUs, or parts of them.
+pub(crate) fn is_of_gpus(name: &str) -> bool {
+    matches!(name, "gpu" | "shard" | "mps")
+}
+
 /// Reads what nodes offer, such as `gpu:a100:2(S:0-1),shard:634`, and what jobs ask: `gres:gpu:a100:2` in 22.05,
 /// `gres/gpu:a100=2` later.
 pub fn amounts(text: &str) -> impl Iterator<Item = Amount<'_>> {

@@ -130,7 +130,7 @@ impl Job {
 
 /// Whether `gres:gpu:a100:2,gres:shard:3`, in later releases `gres/gpu:a100=2`, asks for any.
 fn wants_gpus(tres: &str) -> bool {
-    gres::amounts(tres).any(|one| ["gpu", "shard", "mps"].contains(&one.name) && one.count > 0)
+    gres::amounts(tres).any(|one| gres::is_of_gpus(one.name) && one.count > 0)
 }
 
 #[cfg(test)]

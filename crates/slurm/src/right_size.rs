@@ -7,6 +7,7 @@ use formats::quantity::slurm_memory_mib;
 use node::amounts;
 
 use crate::array::given::Given;
+use crate::gres;
 use crate::report::{Size, Sizing, amount};
 
 /// Options for GPUs beside which `--gpu-mem` is refused.
@@ -77,11 +78,7 @@ impl Wanted {
 
 /// What is asked of GPUs in a list of GRES.
 fn of_gres(list: &str) -> Option<&str> {
-    let names = ["gpu", "shard", "mps"];
-    list.split(',').find(|one| {
-        let one = one.strip_prefix("gres").map_or(*one, |rest| rest.trim_start_matches([':', '/']));
-        names.contains(&one.split([':', '=']).next().unwrap_or_default())
-    })
+    list.split(',').find(|one| gres::amounts(one).any(|amount| gres::is_of_gpus(amount.name)))
 }
 
 /// * `size` — by earlier runs; `None` if none was measured.

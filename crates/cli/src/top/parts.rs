@@ -130,17 +130,11 @@ fn occupied(tenants: &[&Tenant], processes: &[&ProcessSample]) -> Part {
     let sm: Vec<f64> = processes.iter().filter_map(|process| process.sm_ratio).collect();
     Part {
         label,
-        job: None,
         class,
-        profile: None,
-        from: 0.0,
-        to: 0.0,
-        room_bytes: None,
-        enforcement: None,
-        compute_milli: None,
         used_bytes: (!memory.is_empty()).then(|| memory.iter().sum()),
         sm_ratio: (!sm.is_empty()).then(|| sm.iter().sum()),
         processes: processes.len(),
+        ..Part::default()
     }
 }
 

@@ -136,7 +136,7 @@ impl Sharing {
 }
 
 /// A piece of a pot.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Part {
     /// Who sits there, in words.
     pub(super) label: String,
@@ -176,10 +176,11 @@ pub(super) struct OfJob {
 }
 
 /// What kind of tenant it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Class {
     /// An instance in which nobody sits.
+    #[default]
     Empty,
     Task,
     Slurm,

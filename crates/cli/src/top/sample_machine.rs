@@ -17,17 +17,13 @@ const GIB: u64 = 1 << 30;
 pub(super) fn part(label: &str, from: f64, to: f64, used: f64) -> Part {
     Part {
         label: label.into(),
-        job: None,
         class: Class::Task,
-        profile: None,
         from,
         to,
         room_bytes: Some(1000),
         used_bytes: Some((used * 1000.0) as u64),
-        enforcement: None,
-        compute_milli: None,
-        sm_ratio: None,
         processes: 1,
+        ..Part::default()
     }
 }
 

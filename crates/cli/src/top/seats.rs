@@ -93,7 +93,12 @@ impl Books<'_> {
         let memory_total_bytes = card.and_then(|card| card.memory_total_bytes).or(booked);
         let hidden = hidden(node, device).filter(|_| holders.is_empty());
         let mut parts = self.parts(device, &holders, memory_total_bytes, seen);
-        parts.extend(hidden.map(|_| Part { to: 1.0, ..part(NOT_SHOWN.into(), Class::Other) }));
+        parts.extend(hidden.map(|_| Part {
+            label: NOT_SHOWN.into(),
+            class: Class::Other,
+            to: 1.0,
+            ..Part::default()
+        }));
         let free_bytes = match hidden {
             _ if node.out_of_use().is_some() => Some(0),
             Some(of) => (of == "gpu").then_some(0),
@@ -144,6 +149,8 @@ impl Books<'_> {
             let from = at;
             at = f64::min(at + wide, 1.0);
             Part {
+                label: label(holder),
+                class: Class::Slurm,
                 job: Some(of_job(holder)),
                 profile: device.instance_mib.map(|_| device.kind.clone()),
                 from,
@@ -153,7 +160,7 @@ impl Books<'_> {
                 compute_milli: holder.job.job.asked().ok().and_then(|ask| ask.compute_milli),
                 sm_ratio: had.and_then(|had| had.sm_ratio),
                 processes: had.map_or(0, |had| had.processes),
-                ..part(label(holder), Class::Slurm)
+                ..Part::default()
             }
         };
         holders.iter().map(one).collect()
@@ -216,23 +223,6 @@ fn hidden<'a>(node: &'a NodeView, device: &Device) -> Option<&'a str> {
         .iter()
         .find(|used| used.of_device.get(&device.index).is_some_and(|amount| *amount > 0));
     used.map(|used| used.name.as_str())
-}
-
-fn part(label: String, class: Class) -> Part {
-    Part {
-        label,
-        job: None,
-        class,
-        profile: None,
-        from: 0.0,
-        to: 0.0,
-        room_bytes: None,
-        used_bytes: None,
-        enforcement: None,
-        compute_milli: None,
-        sm_ratio: None,
-        processes: 0,
-    }
 }
 
 /// The job's number first: it stays where the rest is cut off.

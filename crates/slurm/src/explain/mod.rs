@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::ask::Ask;
 use crate::on_node::sent_back;
-use crate::queue_view::{Device, JobView, NodeView, OF_GPUS, Portion, QueueView};
+use crate::queue_view::{Device, JobView, NodeView, Portion, QueueView};
 pub use fit::Lack;
 pub use over::{Over, over};
 
@@ -341,7 +341,7 @@ fn gpus(view: &QueueView, node: &NodeView, job: &JobView) -> Vec<GpuState> {
 fn runs(view: &QueueView, job: &JobView) -> Runs {
     let place = |node: &String| {
         let booked = job.job.booked_on(node).iter();
-        let booked = booked.filter(|booked| OF_GPUS.contains(&booked.name.as_str()));
+        let booked = booked.filter(|booked| crate::gres::is_of_gpus(&booked.name));
         let gpus = booked.flat_map(|booked| {
             let each = booked.of_device.iter();
             each.map(|(index, amount)| text::held(view, node, booked, (*index, *amount)))

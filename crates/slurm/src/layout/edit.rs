@@ -48,8 +48,7 @@ pub fn with_gres(text: &str, node: &str, gres: &str) -> Option<String> {
 
 /// `Gres=` with other GPUs and shards; what else the node has stays.
 pub fn merged(old: &str, gpus: &str) -> String {
-    let others =
-        gres::words(old).into_iter().filter(|word| !matches!(name(word), "gpu" | "shard" | "mps"));
+    let others = gres::words(old).into_iter().filter(|word| !gres::is_of_gpus(name(word)));
     gpus.split(',').chain(others).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(",")
 }
 

@@ -1,12 +1,12 @@
 //! How a node stands with slurmctld.
 
 use crate::commands::{Slurm, SlurmError};
+use crate::node_state::NodeState;
 use crate::record::Record;
 
-/// Words in a node's state by which it is not there, or not as its configuration says (scontrol manual,
-/// "State"; INVALID_REG as measured, 22.05).
-const AWAY: [&str; 6] =
-    ["NOT_RESPONDING", "UNKNOWN", "INVALID_REG", "FUTURE", "POWERED_DOWN", "POWERING_UP"];
+/// Words in the state of a node that answers, by which it is not there all the same, or not as its configuration says
+/// (scontrol manual, "State"; INVALID_REG as measured, 22.05). One that is `DOWN` may be there: see [`Standing::is_out`].
+const AWAY: [&str; 5] = ["UNKNOWN", "INVALID_REG", "FUTURE", "POWERED_DOWN", "POWERING_UP"];
 /// How reasons begin that slurmctld gives to a node whose slurmd is stopped, or has other GPUs than slurm.conf
 /// says.
 const OF_A_CHANGE: [&str; 2] = ["Not responding", "gres/"];
@@ -17,7 +17,7 @@ const ON_NODES: &str = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Such as `IDLE+DRAIN+DYNAMIC_NORM`.
-    pub state: String,
+    pub state: NodeState,
     /// Its `Gres=`.
     pub gres: String,
     /// Why it is drained or down.
@@ -43,7 +43,7 @@ impl Standing {
     pub fn of(record: &Record, node: &str) -> Option<Self> {
         let text = |name| record.get(name).unwrap_or_default().to_owned();
         (record.get("NodeName") == Some(node)).then(|| Self {
-            state: text("State"),
+            state: NodeState::new(&text("State")),
             gres: text("Gres"),
             reason: text("Reason"),
             registered: !matches!(record.get("SlurmdStartTime"), None | Some("Unknown")),
@@ -52,7 +52,7 @@ impl Standing {
 
     /// Whether a flag or the state itself is there.
     pub fn is(&self, word: &str) -> bool {
-        self.state.split('+').any(|part| part.trim_end_matches(['*', '~', '#', '$', '@']) == word)
+        self.state.is(word)
     }
 
     /// Whether it registered itself and slurm.conf does not name it.
@@ -62,7 +62,7 @@ impl Standing {
 
     /// Whether no job is to start on it.
     pub fn is_drained(&self) -> bool {
-        self.is("DRAIN") || self.is("DRAINING") || self.is("DRAINED")
+        self.state.is_drained()
     }
 
     /// Whether somebody takes it out of use.
@@ -82,8 +82,7 @@ impl Standing {
 
     /// Whether it is there, as its configuration says.
     pub fn is_there(&self) -> bool {
-        let away = AWAY.iter().any(|word| self.is(word)) || self.state.contains('*');
-        self.registered && !away
+        self.registered && !self.state.is_silent() && !AWAY.iter().any(|word| self.is(word))
     }
 
     /// Whether jobs are on it, as far as its state tells.

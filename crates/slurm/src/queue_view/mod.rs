@@ -15,7 +15,6 @@ use crate::commands::{Slurm, SlurmError};
 use crate::hostlist;
 use crate::record::Record;
 pub use job::{GresNeed, JobView, Need};
-pub(crate) use node::OF_GPUS;
 pub use node::{Device, NodeView};
 pub use tasks::Tasks;
 

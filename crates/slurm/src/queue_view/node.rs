@@ -5,8 +5,6 @@ use crate::node_state::NodeState;
 use crate::profiles::profile;
 use crate::record::Record;
 
-/// GRES that are GPUs or parts of them.
-pub(crate) const OF_GPUS: [&str; 3] = ["gpu", "shard", "mps"];
 /// Parts of a card under MPS (gres.conf manual, `Count` of mps: 100 a GPU by default).
 const MPS_PER_CARD: u64 = 100;
 
@@ -91,7 +89,7 @@ impl NodeView {
 
 fn used(text: &str) -> Vec<Booked> {
     let mut used = gres::booked(text);
-    used.retain(|one| OF_GPUS.contains(&one.name.as_str()));
+    used.retain(|one| gres::is_of_gpus(&one.name));
     used
 }
 
