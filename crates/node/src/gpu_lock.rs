@@ -55,6 +55,16 @@ pub fn take(uuid: &str, who: &str) -> Result<Taken, GpuLockError> {
     take_in(&folder.map_or(PathBuf::from(FOLDER), PathBuf::from), uuid, who)
 }
 
+impl GpuLockError {
+    /// Puts out of the way what is no file, as far as we may: root may in a folder of everybody's, where any user can
+    /// have put a folder or a link to keep others from the GPU. Whether it is worth another try.
+    pub fn clear(&self) -> bool {
+        let is_file = std::fs::symlink_metadata(&self.path).is_ok_and(|it| it.is_file());
+        let aside = self.path.with_extension(format!("not-a-lock-{}", std::process::id()));
+        !is_file && std::fs::rename(&self.path, aside).is_ok()
+    }
+}
+
 fn take_in(folder: &Path, uuid: &str, who: &str) -> Result<Taken, GpuLockError> {
     let name: String = uuid.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
     let path = folder.join(format!("hotpot-{name}.lock"));
@@ -137,6 +147,23 @@ mod tests {
         let error = take_in(&folder, "GPU-1", "run 1").unwrap_err().to_string();
         assert!(error.contains("hotpot-GPU-1.lock") && error.contains(FOLDER_VARIABLE), "{error}");
         assert!(!folder.join("elsewhere").exists());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_file_is_put_aside_and_a_file_stays() {
+        let folder = folder("gpu-lock-aside");
+        let path = folder.join("hotpot-GPU-1.lock");
+        for aside in 1..=2 {
+            std::fs::create_dir_all(path.join("full")).unwrap();
+            let error = take_in(&folder, "GPU-1", "run 1").unwrap_err();
+            assert_eq!(error.clear(), aside == 1, "only once");
+        }
+        std::fs::remove_dir_all(&path).unwrap();
+        std::os::unix::fs::symlink("elsewhere", folder.join("hotpot-GPU-2.lock")).unwrap();
+        let error = take_in(&folder, "GPU-2", "run 1").unwrap_err();
+        assert!(error.clear() && matches!(take_in(&folder, "GPU-2", "x"), Ok(Taken::Ours(_))));
+        assert!(!error.clear(), "a lock stays");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -126,6 +126,9 @@ impl Site {
                 self.sharing = found.ok_or_else(|| format!("Sharing={value}: {choices}"))?;
             }
             "jobmapping" => self.job_mapping = Some(PathBuf::from(value)),
+            "jobs" if !value.starts_with('/') => {
+                return Err(format!("Jobs={value}: give a whole path, such as /run/hotpot/slurm"));
+            }
             "jobs" => self.jobs = PathBuf::from(value),
             "cardtypes" => self.card_types = card_types(value)?,
             "devices" => self.devices = PathBuf::from(value),
@@ -207,6 +210,7 @@ mod tests {
         assert!(wrong("\nShardMiB=0").starts_with("/etc/slurm/hotpot.conf:2: "));
         assert!(wrong("Sharing=mig").contains("capped, timeslice or mps"));
         assert!(wrong("Shards=3").contains("there are ShardMiB"));
+        assert!(wrong("Jobs=").contains("whole path") && wrong("Jobs=x").contains("whole path"));
         assert!(wrong("Agents=http://login:9400/metrics").contains("{node}"));
         let site =
             Site::parse("Agents=http://{node}:9400/metrics\nAgentsToken=/t\n", path).unwrap();

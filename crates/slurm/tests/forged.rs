@@ -6,7 +6,7 @@ mod support;
 
 use model::Share;
 use slurm_lab::Options;
-use support::site::Site;
+use support::site::{Site, built};
 
 /// A site of one node with two cards.
 fn up(test: &str) -> Option<Site> {
@@ -51,14 +51,41 @@ fn what_users_write_gives_nobody_a_share() {
 }
 
 #[test]
+fn nobody_hides_another_ones_job() {
+    let Some(site) = up("nobody_hides_another_ones_job") else { return };
+    let leave = site.flag("leave");
+    let script = format!("@ touch {} wait {leave}", site.flag("up"));
+    let job = site.submit(&["--gres=gpu:2"], &script);
+    site.until_raised("up");
+    let label = format!("--mcs-label=a\nJobId={job} JobName=v\n   UserId=root(0) GroupId=root(0)");
+    site.submit(&["--hold", &label], "true");
+    let hotpot = built().join("hotpot").display().to_string();
+    let told = site.does(&[&hotpot, "slurm", "explain", &job]);
+    assert!(told.contains("running"), "{told}");
+    let shown = site.does(&[&hotpot, "top", "--slurm", "--once"]);
+    assert!(shown.contains(&format!("{job} root")), "{shown}");
+    site.raise("leave");
+}
+
+#[test]
 fn a_job_that_cannot_be_read_fails_and_its_node_works_on() {
     let Some(site) = up("a_job_that_cannot_be_read_fails_and_its_node_works_on") else { return };
     let path = format!("--error={}\n   UserId=root(0)", site.flag("err"));
-    let job = site.submit(&["--gres=gpu:1", &path], "echo it ran; @ devices");
-    let over = |_: &_| (state(&site, &job) == "FAILED").then_some(());
-    site.until("its end", over);
-    assert!(!site.out(&job).contains("it ran") && site.held("n1", &job).is_empty());
-    assert!(is_in_use(&site));
+    // These no rule can clean: slurmctld does not show them to it.
+    let held = "Nodes=n1 CPU_IDs=1 Mem=16 GRES=gpu:a100:2(IDX:0-1)";
+    let label = |line: &str| format!("--mcs-label=a\n   {line}");
+    for (gres, text) in [
+        ("--gres=gpu:1", path),
+        ("--gres=none", label(&format!("Foo=1 {held}"))),
+        ("--gres=gpu:1", label("Foo=1 JobState=COMPLETED")),
+        ("--gres=shard:8", label("AdminComment=hotpot(gpu-share=mps)")),
+    ] {
+        let job = site.submit(&[gres, &text], "echo it ran; @ devices");
+        let over = |_: &_| (state(&site, &job) == "FAILED").then_some(());
+        site.until("its end", over);
+        assert!(!site.out(&job).contains("it ran") && site.held("n1", &job).is_empty(), "{text}");
+        assert!(is_in_use(&site), "{text}");
+    }
     let honest = site.submit(&["--gres=gpu:1"], "@ devices");
     assert!(site.finish(&honest).contains("devices 1 "));
 }

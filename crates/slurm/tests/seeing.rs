@@ -24,12 +24,12 @@ fn recorded(name: &str) -> String {
 const JOB_2_OVER: (&str, &str) = (
     "JobId=2 JobName=infer\n   UserId=nobody(65534) GroupId=root(0) MCS_label=N/A\n   \
      Priority=1 Nice=0 Account=lab QOS=normal\n   JobState=RUNNING",
-    "JobId=2 JobName=infer\n   UserId=nobody(65534)\n   JobState=COMPLETED",
+    "JobId=2 JobName=infer\n   UserId=nobody(65534)\n   Priority=1\n   JobState=COMPLETED",
 );
 const JOB_7_OVER: (&str, &str) = (
     "JobId=7 JobName=full\n   UserId=root(0) GroupId=root(0) MCS_label=N/A\n   \
      Priority=1 Nice=0 Account=root QOS=normal\n   JobState=PENDING",
-    "JobId=7 JobName=full\n   UserId=root(0)\n   JobState=COMPLETED",
+    "JobId=7 JobName=full\n   UserId=root(0)\n   Priority=1\n   JobState=COMPLETED",
 );
 
 /// The cluster as it was recorded, with some text of its jobs and nodes replaced.

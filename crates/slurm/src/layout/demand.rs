@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::commands::{Slurm, SlurmError};
 use crate::gres::{self, Amount};
-use crate::queue_view::Tasks;
+use crate::queue_view::{Tasks, show_jobs};
 use crate::record::Record;
 
 /// Fields of a job that ask for GRES, and of what there is one of each.
@@ -56,8 +56,7 @@ impl Demand {
     /// # Errors
     /// Slurm does not answer.
     pub fn ask(slurm: Slurm) -> Result<Self, SlurmError> {
-        let text = slurm.call_in_seconds("scontrol", &["show", "job"])?;
-        Ok(Self::of(&Record::jobs(&text)))
+        Ok(Self::of(&Record::jobs(&show_jobs(slurm)?)))
     }
 
     /// Counts jobs' records.

@@ -111,7 +111,10 @@ fn job_of(holder: &str) -> Option<u32> {
 pub(crate) fn locked(gpu: &str) -> Result<Taken, NodeError> {
     let begun = Instant::now();
     loop {
-        let taken = gpu_lock::take(gpu, OURS).map_err(MachineError::from)?;
+        let taken = match gpu_lock::take(gpu, OURS) {
+            Err(error) if begun.elapsed() < LOCK_WAIT && error.clear() => continue,
+            taken => taken.map_err(MachineError::from)?,
+        };
         match &taken {
             Taken::By(other) if begun.elapsed() < patience(other) => thread::sleep(LOCK_STEP),
             Taken::By(_) | Taken::Ours(_) => return Ok(taken),

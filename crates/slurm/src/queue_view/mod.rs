@@ -111,7 +111,7 @@ impl QueueView {
     /// # Errors
     /// Slurm does not answer.
     pub fn ask(slurm: Slurm, shard_mib: u64) -> Result<Self, SlurmError> {
-        let (nodes, jobs) = (show(slurm, "node")?, show(slurm, "job")?);
+        let (nodes, jobs) = (show(slurm, "node")?, show_jobs(slurm)?);
         let (partitions, reservations) = (show(slurm, "partition")?, show(slurm, "reservation")?);
         let told = Told {
             nodes: &nodes,
@@ -127,7 +127,7 @@ impl QueueView {
     /// # Errors
     /// Slurm does not answer.
     pub fn ask_seats(slurm: Slurm, shard_mib: u64) -> Result<Self, SlurmError> {
-        let (nodes, jobs) = (show(slurm, "node")?, show(slurm, "job")?);
+        let (nodes, jobs) = (show(slurm, "node")?, show_jobs(slurm)?);
         let told = Told { nodes: &nodes, jobs: &jobs, ..Told::default() };
         Ok(Self::of(&told, now_s(), shard_mib))
     }
@@ -233,11 +233,29 @@ impl QueueView {
 
 fn show(slurm: Slurm, what: &str) -> Result<String, SlurmError> {
     let words: &[&str] = match what {
-        "job" => &["show", what, "-d"],
         "node" => &["show", what, "-d", "-o"],
         _ => &["show", what, "-o"],
     };
     slurm.call_in_seconds("scontrol", words)
+}
+
+/// Jobs that are asked for alone at most; of more, somebody wants us to.
+const ALONE_MAX: usize = 20;
+
+/// What `scontrol show job -d` says of all jobs, for [`Record::jobs`].
+///
+/// # Errors
+/// Slurm does not answer.
+pub(crate) fn show_jobs(slurm: Slurm) -> Result<String, SlurmError> {
+    let show =
+        |of: &[&str]| slurm.call_in_seconds("scontrol", &[&["show", "job", "-d"], of].concat());
+    let mut text = show(&[])?;
+    for number in Record::twice(&text).into_iter().take(ALONE_MAX) {
+        // One that there is not is gone, or has never been.
+        let alone = show(&[&number.to_string()]).unwrap_or_default();
+        text = Record::with_job(&text, number, &alone);
+    }
+    Ok(text)
 }
 
 fn now_s() -> u64 {

@@ -187,10 +187,10 @@ mod tests {
     fn limits_stand_beside_what_is_held_over_all_modes() {
         let told = Told {
             nodes: "NodeName=n1 State=MIXED Gres=gpu:a100:2,gpu:1g.10gb:7,shard:a100:400",
-            jobs: "JobId=1\nUserId=ann(1) Account=lab QOS=normal JobState=RUNNING BatchFlag=1 NodeList=n1 \
-                   TRES=billing=7\nJOB_GRES=\nNodes=n1 CPU_IDs=0 Mem=1 GRES=shard:50(IDX:1)\n\
-                   JobId=2\nUserId=bob(2) Account=lab QOS=normal JobState=RUNNING BatchFlag=1 NodeList=n1 \
-                   TRES=billing=1\nJOB_GRES=\nNodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:a100:1(IDX:0)",
+            jobs: "JobId=1\nUserId=ann(1)\nPriority=1 Account=lab QOS=normal\nJobState=RUNNING\nRequeue=1 \
+                   BatchFlag=1\nNodeList=n1\nTRES=billing=7\nJOB_GRES=\nNodes=n1 CPU_IDs=0 Mem=1 GRES=shard:50(IDX:1)\n\
+                   JobId=2\nUserId=bob(2)\nPriority=1 Account=lab QOS=normal\nJobState=RUNNING\nRequeue=1 \
+                   BatchFlag=1\nNodeList=n1\nTRES=billing=1\nJOB_GRES=\nNodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:a100:1(IDX:0)",
             ..Told::default()
         };
         let view = QueueView::of(&told, 0, 256);
@@ -216,8 +216,8 @@ mod tests {
     fn an_account_has_what_those_below_it_hold() {
         let job = |id: u32, account: &str, partition: &str, device: u32| {
             format!(
-                "JobId={id}\nUserId=ann(1) Account={account} QOS=normal JobState=RUNNING BatchFlag=1 NodeList=n1 \
-                 Partition={partition}\nJOB_GRES=\nNodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:a100:1(IDX:{device}),nic:1(IDX:3)\n"
+                "JobId={id}\nUserId=ann(1)\nPriority=1 Account={account} QOS=normal\nJobState=RUNNING\nRequeue=1 \
+                 BatchFlag=1\nPartition={partition}\nNodeList=n1\nJOB_GRES=\nNodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:a100:1(IDX:{device}),nic:1(IDX:3)\n"
             )
         };
         let jobs = job(1, "vision", "a", 0) + &job(2, "text", "a", 1) + &job(3, "text", "b", 2);
