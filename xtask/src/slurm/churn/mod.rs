@@ -14,6 +14,7 @@ mod scontrol;
 mod watch;
 
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -91,10 +92,8 @@ fn one(span: Duration, with_hotpot: bool) -> Result<Found, String> {
     let log = bench.folder.join("log");
     let said = |error: std::io::Error| format!("{}: {error}", log.display());
     fs::write(&log, "").map_err(said)?;
-    // Cargo may put another in its place.
     let client = bench.folder.join("client");
-    let program = std::env::current_exe().map_err(said)?;
-    fs::copy(program, &client).map_err(said)?;
+    copy_this_program(&client)?;
     let shared = Shared::default();
     let seen = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| watch::watch(&bench, with_hotpot, &shared));
@@ -106,6 +105,12 @@ fn one(span: Duration, with_hotpot: bool) -> Result<Found, String> {
     let notes = Notes::read(&fs::read_to_string(&log).map_err(said)?);
     let noted = (pairs_of_stays(&notes.stays).len(), moments_over(&notes.stays, SHARDS));
     Ok(Found { done: notes.done, noted, seen })
+}
+
+/// Copies the program that runs. By the kernel's link: cargo may have put another in its place since, and then its
+/// path is gone.
+fn copy_this_program(to: &Path) -> Verdict {
+    fs::copy("/proc/self/exe", to).map(|_| ()).map_err(|error| format!("{}: {error}", to.display()))
 }
 
 /// Lets jobs come for a while, and waits until those that run have noted their end.
