@@ -1,5 +1,6 @@
 //! What a ledger's file contains.
 
+#[cfg(not(loom))]
 use crate::shared::Page;
 use crate::sync::AtomicU64;
 
