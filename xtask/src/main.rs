@@ -9,6 +9,7 @@ mod cuda;
 mod fakes;
 mod gpu;
 mod install;
+mod kubernetes_lab;
 mod limiter;
 mod metrics;
 mod mig;
@@ -48,13 +49,14 @@ const HELP: &str = "cargo xtask VERB
   slurm-arrays  short tasks by plain sbatch and by `hotpot slurm run`, on real Slurm; 40 minutes [--quick]
               [--only SECONDS]
   slurm-churn   is a card or MIG instance ever given twice while jobs come and go, without hotpot and with it [--quick]
+  kubernetes-lab  a real Kubernetes cluster on this host: build, up DIR, down DIR, status DIR, in DIR COMMAND
   slurm-lab   a real Slurm cluster on this host: up DIR [OPTION...], down DIR, status DIR
   speed       CPU seconds and peak memory of whole runs
 
 reproduce, compare, ablate and churn read the full traces from ../shared/traces or $HOTPOT_TRACES.";
 
 /// Commands that tell more of themselves than [`HELP`], and those that hand their words on.
-const OWN_HELP: [&str; 4] = ["gpu-test", "gpu-client", "slurm-lab", "speed-one"];
+const OWN_HELP: [&str; 5] = ["gpu-test", "gpu-client", "kubernetes-lab", "slurm-lab", "speed-one"];
 
 /// What a command that ran to its end found.
 pub(crate) type Verdict = Result<(), String>;
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
         ["occupancy", flags @ ..] => quick(flags).and_then(occupancy::run),
         ["fakes"] => fakes::run(),
         ["metrics", flags @ ..] => quick(flags).and_then(metrics::run),
+        ["kubernetes-lab", words @ ..] => kubernetes_lab::run(words),
         ["slurm-arrays", words @ ..] => slurm::arrays::run(words),
         ["slurm-churn", flags @ ..] => quick(flags).and_then(slurm::churn::run),
         ["slurm-lab", words @ ..] => slurm_lab::run(words),

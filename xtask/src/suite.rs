@@ -1,13 +1,17 @@
 //! Everything that CI checks, in the order in which failures are cheapest to find.
 
 use std::process::Command;
+use std::thread::JoinHandle;
 
-use slurm_lab::Options;
+use slurm_lab::{LabError, Options};
 
 use crate::{Verdict, cuda, fakes, metrics, reproduce, shell, slurm, tidy};
 
 pub(crate) fn run() -> Verdict {
     tidy::run()?;
+    packages();
+    // Beside all that follows: tests that need a cluster wait for it.
+    let kubernetes = std::thread::spawn(kubernetes_lab::install);
     if component("fmt") {
         shell::cargo(&["fmt", "--all", "--check"])?;
     }
@@ -28,12 +32,8 @@ pub(crate) fn run() -> Verdict {
     )?;
     // Tests load the fake driver and start the program as they lie in the target folder.
     shell::cargo(&["build", "--workspace", "--quiet"])?;
-    let faketime = Command::new("faketime").arg("--version").output().is_ok();
-    if !faketime && !shell::install("faketime") {
-        println!("skipped: what needs faketime, which could not be installed");
-    }
-    slurm_packages();
     shell::cargo(&["test", "--workspace"])?;
+    tell_kubernetes(kubernetes);
     interleavings()?;
     fakes::run()?;
     cuda::run()?;
@@ -42,13 +42,28 @@ pub(crate) fn run() -> Verdict {
     reproduce::slice()
 }
 
-/// Installs what a real Slurm cluster needs, once, before tests bring clusters up.
-fn slurm_packages() {
+/// Installs what tests need of Debian, once: faketime, and what a real Slurm cluster needs.
+fn packages() {
+    let faketime = Command::new("faketime").arg("--version").output().is_ok();
+    if !faketime && !shell::install("faketime") {
+        println!("skipped: what needs faketime, which could not be installed");
+    }
     let all = Options { accounting: true, rest: true, ..Options::default() };
     match slurm_lab::install(&all) {
         Ok(installed) if installed.is_empty() => {}
         Ok(installed) => println!("installed {}", installed.join(" ")),
         Err(error) => println!("skipped: what needs a Slurm cluster: {error}"),
+    }
+}
+
+/// Says what became of the programs of a real Kubernetes cluster.
+fn tell_kubernetes(install: JoinHandle<Result<Vec<String>, LabError>>) {
+    match install.join() {
+        Ok(Ok(done)) => done.iter().for_each(|done| println!("{done}")),
+        Ok(Err(error)) => println!("skipped: what needs a Kubernetes cluster: {error}"),
+        Err(_) => {
+            println!("skipped: what needs a Kubernetes cluster: its installation has panicked")
+        }
     }
 }
 

@@ -38,7 +38,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fake-nvml", &["fake-machine", "fake-gpu"]),
     ("fake-cuda", &["fake-machine", "fake-gpu"]),
     ("fake-tools", &["fake-machine"]),
-    ("slurm-lab", &["fake-machine"]),
+    ("lab-base", &[]),
+    ("slurm-lab", &["fake-machine", "lab-base"]),
+    ("kubernetes-lab", &["fake-machine", "lab-base"]),
     (
         "xtask",
         &[
@@ -50,6 +52,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "fake-gpu",
             "caps",
             "slurm-lab",
+            "kubernetes-lab",
         ],
     ),
 ];

@@ -3,11 +3,11 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use lab_base::{LabError, Place, at, process};
+
+use crate::conf;
 use crate::daemon::program;
-use crate::error::{LabError, at};
 use crate::options::Options;
-use crate::place::Place;
-use crate::process;
 
 /// Makes the database's files. Durability is of no use to a lab: nothing is flushed to disk.
 pub(crate) fn make_database(place: &Place) -> Result<(), LabError> {
@@ -62,7 +62,7 @@ pub(crate) fn slurmdbd(place: &Place) -> Command {
 pub(crate) fn enter(options: &Options, place: &Place) -> Result<(), LabError> {
     let add = |words: &[&str]| {
         let mut command = program("sacctmgr", &["--immediate", "add"]);
-        done(command.args(words).env("SLURM_CONF", place.slurm_conf())).map(drop)
+        done(command.args(words).env("SLURM_CONF", conf::path(place))).map(drop)
     };
     add(&["cluster", "lab"])?;
     add(&["account", "lab"])?;

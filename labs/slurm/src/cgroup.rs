@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::LabError;
+use lab_base::LabError;
 
 const ROOT: &str = "/sys/fs/cgroup";
 

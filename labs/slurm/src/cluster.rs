@@ -7,19 +7,21 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use lab_base::process::Process;
+use lab_base::{Claim, LabError, Place, at};
+
 use crate::accounting;
 use crate::cgroup;
-use crate::claim::{Claim, Ports};
 use crate::conf;
 use crate::daemon::{self, Daemon};
 use crate::down;
-use crate::error::{LabError, at};
 use crate::node;
 use crate::options::Options;
 use crate::packages;
-use crate::place::Place;
-use crate::process::Process;
+use crate::ports::Ports;
 
+/// In a cluster's folder.
+const FOLDERS: &[&str] = &["bin", "etc", "log", "machines", "rest", "run", "spool", "state"];
 /// Nothing is waited for longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
@@ -58,7 +60,7 @@ impl Cluster {
             return Err(LabError::Folder { folder: folder.into(), why });
         }
         down::end(&place)?;
-        place.clear()?;
+        place.clear(FOLDERS)?;
         let cgroups = options.cgroup.then(|| turn(options)).transpose()?;
         let ports = Ports::find(options.nodes)?;
         let options = options.clone();
@@ -225,7 +227,7 @@ impl Cluster {
             let path = folder.join(name);
             std::os::unix::fs::symlink(format!("../{name}"), &path).map_err(at(&path))?;
         }
-        let shared = place.slurm_conf();
+        let shared = conf::path(place);
         let own = format!("include {}\nCommunicationParameters=NoInAddrAny\n", shared.display());
         place.write(&format!("etc/{node}/slurm.conf"), &own, false)?;
         place.write(&format!("etc/{node}/gres.conf"), gres, false)?;

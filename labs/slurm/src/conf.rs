@@ -3,10 +3,17 @@
 //! The keys are those of Slurm's manual pages; the remarks say what was found out with Slurm 22.05.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
-use crate::claim::Ports;
+use lab_base::Place;
+
 use crate::options::Options;
-use crate::place::Place;
+use crate::ports::Ports;
+
+/// The configuration that commands and daemons read.
+pub(crate) fn path(place: &Place) -> PathBuf {
+    place.path("etc/slurm.conf")
+}
 
 /// Jobs open only the devices and take only the memory that they were given.
 pub(crate) const CGROUP: &str = "\

@@ -6,12 +6,12 @@ use std::process::Command;
 
 use nix::unistd::User;
 
+use lab_base::{LabError, Place};
+
 use crate::accounting;
-use crate::claim::Ports;
 use crate::conf;
-use crate::error::LabError;
 use crate::options::Options;
-use crate::place::Place;
+use crate::ports::Ports;
 
 /// A daemon of a cluster. In this order they are ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,14 +80,14 @@ impl Daemon {
             Self::Mariadbd => accounting::mariadbd(place),
             Self::Munged => munged(place),
         };
-        command.env("SLURM_CONF", place.slurm_conf()).current_dir(place.root());
+        command.env("SLURM_CONF", conf::path(place)).current_dir(place.root());
         Ok(command)
     }
 
     /// Whether it answers. A slurmd counts at once: the nodes' states tell.
     pub(crate) fn is_ready(&self, place: &Place) -> bool {
         let answers = |name: &str, words: &[&str]| {
-            let done = program(name, words).env("SLURM_CONF", place.slurm_conf()).output();
+            let done = program(name, words).env("SLURM_CONF", conf::path(place)).output();
             done.is_ok_and(|done| done.status.success())
         };
         match self {
@@ -133,7 +133,7 @@ fn slurmrestd(options: &Options, place: &Place, ports: &Ports) -> Result<Command
     };
     let folder = place.path("rest");
     nix::unistd::chown(&folder, Some(user.uid), Some(user.gid))
-        .map_err(|error| crate::error::at(&folder)(error.into()))?;
+        .map_err(|error| lab_base::at(&folder)(error.into()))?;
     // One that was killed leaves it.
     let socket = folder.join("slurmrestd.sock");
     let _ = std::fs::remove_file(&socket);

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use lab_base::process::{self, Process};
+use lab_base::{LabError, Place};
+
 use crate::accounting::done;
 use crate::cgroup;
+use crate::conf;
 use crate::daemon::{Daemon, program};
-use crate::error::LabError;
-use crate::place::Place;
-use crate::process::{self, Process};
+use crate::on_nodes;
 
 /// How long jobs get to end, epilogs included.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -67,17 +69,17 @@ pub(crate) fn end(place: &Place) -> Result<(), LabError> {
         end_jobs(place);
     }
     let parents: Vec<Process> = daemons.values().copied().collect();
-    let before = process::of_nodes(place.root(), &parents);
+    let before = on_nodes::of_nodes(place.root(), &parents);
     for daemon in daemons.keys() {
         end_daemon(place, daemon, Signal::SIGTERM);
     }
     process::kill_all(&before);
     // What a prolog or a step has started meanwhile.
-    process::kill_all(&process::of_nodes(place.root(), &[]));
+    process::kill_all(&on_nodes::of_nodes(place.root(), &[]));
     if place.path("etc/cgroup.conf").exists() {
         cgroup::remove(&nodes(place));
     }
-    let left = process::of_nodes(place.root(), &parents);
+    let left = on_nodes::of_nodes(place.root(), &parents);
     if left.is_empty() {
         return Ok(());
     }
@@ -95,7 +97,7 @@ fn nodes(place: &Place) -> Vec<String> {
 /// ends it.
 fn end_jobs(place: &Place) {
     let ask = |name: &str, words: &[&str]| {
-        done(program(name, words).env("SLURM_CONF", place.slurm_conf())).unwrap_or_default()
+        done(program(name, words).env("SLURM_CONF", conf::path(place))).unwrap_or_default()
     };
     let end = Instant::now() + PATIENCE;
     let mut cancelled = false;

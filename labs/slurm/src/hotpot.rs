@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use lab_base::{LabError, at};
+
 use crate::cluster::Cluster;
-use crate::error::{LabError, at};
 use crate::options::Options;
 
 /// MiB of a shard, and how many of them an A100 with 80 GB has.

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 
+use lab_base::{LabError, at};
+
 use crate::cluster::Cluster;
-use crate::error::{LabError, at};
 use crate::options::Options;
 
 /// hotpot's own file beside slurm.conf.

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use fake_machine::{MACHINE_VARIABLE, layout};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 
-use crate::error::{LabError, at};
+use lab_base::{LabError, Place, at};
+
+use crate::on_nodes::NODE_VARIABLE;
 use crate::options::Options;
-use crate::place::Place;
-use crate::process::NODE_VARIABLE;
 
 /// Files by which processes take turns at a simulated machine.
 const MACHINE_LOCKS: [&str; 2] = ["lock", "gpus.lock"];

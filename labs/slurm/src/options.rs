@@ -2,8 +2,9 @@
 
 use fake_machine::GpuSpec;
 
-use crate::claim::NODES_MAX;
-use crate::error::LabError;
+use lab_base::LabError;
+
+use crate::ports::NODES_MAX;
 
 /// What cluster is wanted. The default: 2 nodes with 4 a100 each and 80 shards a card, no accounting,
 /// no REST, no cgroups.

@@ -1,15 +1,8 @@
-//! What clusters on one host must not take twice: blocks of ports, the package manager, the cgroups.
-//!
-//! A claim is a socket with an abstract name. The kernel gives each name to one process, and takes it
-//! back when that process ends, however it ends; no file is left. Ports and names belong to the same
-//! network namespace.
+//! The ports of clusters on one host: a block each.
 
 use std::net::TcpListener;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
-use std::time::{Duration, Instant};
 
-use crate::error::LabError;
+use lab_base::{Claim, LabError};
 
 /// Most nodes of one kind.
 pub(crate) const NODES_MAX: u32 = 100;
@@ -18,35 +11,6 @@ const FIRST: u16 = 20_000;
 /// Ports of one cluster: its nodes and four more.
 const BLOCK: u16 = 128;
 const BLOCKS: u16 = 96;
-
-/// A name that no other process has as long as this lives.
-#[derive(Debug)]
-pub(crate) struct Claim {
-    _socket: UnixListener,
-}
-
-impl Claim {
-    /// Takes a name, unless somebody has it.
-    pub(crate) fn take(name: &str) -> Option<Self> {
-        let address = SocketAddr::from_abstract_name(format!("slurm-lab-{name}")).ok()?;
-        UnixListener::bind_addr(&address).ok().map(|socket| Self { _socket: socket })
-    }
-
-    /// Waits until the name is free.
-    pub(crate) fn wait(name: &str, limit: Duration) -> Result<Self, LabError> {
-        let end = Instant::now() + limit;
-        loop {
-            if let Some(claim) = Self::take(name) {
-                return Ok(claim);
-            }
-            if Instant::now() > end {
-                let text = format!("another lab has kept `{name}` for {} s", limit.as_secs());
-                return Err(LabError::Options(text));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
 
 /// The TCP ports of one cluster.
 #[derive(Debug)]
@@ -102,16 +66,6 @@ impl Ports {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_is_taken_once_until_it_is_dropped() {
-        let name = format!("test-{}", std::process::id());
-        let first = Claim::take(&name).expect("nobody has it");
-        assert!(Claim::take(&name).is_none());
-        assert!(Claim::wait(&name, Duration::ZERO).is_err());
-        drop(first);
-        assert!(Claim::take(&name).is_some());
-    }
 
     #[test]
     fn two_clusters_get_ports_of_their_own_and_a_port_in_use_is_passed_over() {

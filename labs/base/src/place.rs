@@ -1,4 +1,4 @@
-//! What lies where in a cluster's folder.
+//! A lab's folder: whose it is, and writing files into it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Write};
@@ -9,16 +9,19 @@ use crate::error::{LabError, at};
 
 /// Sockets lie in the folder, up to 40 bytes deeper, and the kernel allows them 107 (unix(7)).
 const LENGTH_MAX: usize = 64;
-/// Tells that a folder is ours; locked by the process whose cluster it is.
-const MARKER: &str = ".slurm-lab";
+/// Tells that a folder is ours; locked by the process whose lab it is.
+const MARKER: &str = ".hotpot-lab";
 
-/// A cluster's folder, absolute.
+/// A lab's folder, absolute.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(PathBuf);
+pub struct Place(PathBuf);
 
 impl Place {
     /// The folder, made if it is not there.
-    pub(crate) fn make(folder: &Path) -> Result<Self, LabError> {
+    ///
+    /// # Errors
+    /// Its path is too long for sockets or has letters that configurations would take for something else.
+    pub fn make(folder: &Path) -> Result<Self, LabError> {
         fs::create_dir_all(folder).map_err(at(folder))?;
         let place = Self::find(folder)?;
         let text = place.0.to_string_lossy();
@@ -33,12 +36,18 @@ impl Place {
     }
 
     /// A folder that is there.
-    pub(crate) fn find(folder: &Path) -> Result<Self, LabError> {
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn find(folder: &Path) -> Result<Self, LabError> {
         fs::canonicalize(folder).map(Self).map_err(at(folder))
     }
 
     /// Marks the folder as this process's until the file is closed.
-    pub(crate) fn occupy(&self) -> Result<File, LabError> {
+    ///
+    /// # Errors
+    /// It is neither empty nor a lab, or another process has its lab there.
+    pub fn occupy(&self) -> Result<File, LabError> {
         let refuse = |why: &str| LabError::Folder { folder: self.0.clone(), why: why.into() };
         let empty = fs::read_dir(&self.0).map_err(at(&self.0))?.next().is_none();
         if !empty && !self.is_lab() {
@@ -50,13 +59,19 @@ impl Place {
         Ok(marker)
     }
 
-    /// Whether a cluster was ever made there.
-    pub(crate) fn is_lab(&self) -> bool {
+    /// Whether a lab was ever made there.
+    #[must_use]
+    pub fn is_lab(&self) -> bool {
         self.0.join(MARKER).exists()
     }
 
-    /// Removes what a cluster has left, and makes the folders of a new one.
-    pub(crate) fn clear(&self) -> Result<(), LabError> {
+    /// Removes what a lab has left, and makes the folders of a new one.
+    ///
+    /// * `folders` — their names.
+    ///
+    /// # Errors
+    /// A file cannot be made or removed.
+    pub fn clear(&self, folders: &[&str]) -> Result<(), LabError> {
         for entry in fs::read_dir(&self.0).map_err(at(&self.0))?.flatten() {
             let path = entry.path();
             let removed = match entry.file_type() {
@@ -66,44 +81,50 @@ impl Place {
             };
             removed.map_err(at(&path))?;
         }
-        // Jobs and slurmrestd, which are other users, read there.
+        // Other users read there, as jobs.
         let open = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&self.0, open).map_err(at(&self.0))?;
-        for name in ["bin", "etc", "log", "machines", "rest", "run", "spool", "state"] {
+        for name in folders {
             self.folder(name)?;
         }
         Ok(())
     }
 
     /// A folder in it, made if it is not there.
-    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf, LabError> {
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn folder(&self, name: &str) -> Result<PathBuf, LabError> {
         let path = self.0.join(name);
         DirBuilder::new().recursive(true).mode(0o755).create(&path).map_err(at(&path))?;
         Ok(path)
     }
 
     /// A path in it.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
     /// Where it is.
-    pub(crate) fn root(&self) -> &Path {
+    #[must_use]
+    pub fn root(&self) -> &Path {
         &self.0
     }
 
-    /// The configuration that commands and daemons read.
-    pub(crate) fn slurm_conf(&self) -> PathBuf {
-        self.path("etc/slurm.conf")
-    }
-
     /// Writes a file that others may read and, `executable`, run.
-    pub(crate) fn write(&self, name: &str, text: &str, executable: bool) -> Result<(), LabError> {
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, name: &str, text: &str, executable: bool) -> Result<(), LabError> {
         self.put(name, text.as_bytes(), if executable { 0o755 } else { 0o644 })
     }
 
     /// Writes a file for root alone.
-    pub(crate) fn write_secret(&self, name: &str, bytes: &[u8]) -> Result<(), LabError> {
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write_secret(&self, name: &str, bytes: &[u8]) -> Result<(), LabError> {
         self.put(name, bytes, 0o600)
     }
 
@@ -115,7 +136,10 @@ impl Place {
     }
 
     /// Writes a new key for root alone.
-    pub(crate) fn write_key(&self, name: &str) -> Result<(), LabError> {
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write_key(&self, name: &str) -> Result<(), LabError> {
         let mut key = [0; 128];
         let source = Path::new("/dev/urandom");
         File::open(source).and_then(|mut file| file.read_exact(&mut key)).map_err(at(source))?;

@@ -1,4 +1,4 @@
-//! Why there is no cluster, or why it did not do what was asked.
+//! Why there is no lab, or why it did not do what was asked.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 #[derive(thiserror::Error)]
 pub enum LabError {
     /// The options contradict each other, or this machine cannot carry them out.
-    #[error("a Slurm lab like this cannot be had: {0}")]
+    #[error("a lab like this cannot be had: {0}")]
     Options(String),
-    /// Slurm's packages are not here and cannot be installed.
-    #[error("Slurm cannot be installed ({missing}): {why}")]
+    /// What it needs is not here and cannot be installed.
+    #[error("what a lab needs cannot be installed ({missing}): {why}")]
     Packages {
         /// What is missing.
         missing: String,
@@ -61,6 +61,6 @@ impl fmt::Debug for LabError {
 }
 
 /// Names the file that an operation was about.
-pub(crate) fn at(path: &Path) -> impl FnOnce(std::io::Error) -> LabError {
+pub fn at(path: &Path) -> impl FnOnce(std::io::Error) -> LabError {
     move |source| LabError::File { path: path.to_owned(), source }
 }

@@ -1,0 +1,145 @@
+//! What a node has of its own: mounts, processes and a name; a simulated GPU machine; what its daemons read.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use fake_machine::layout;
+use lab_base::process::Process;
+use lab_base::{LabError, Place, at};
+
+use crate::conf::{self, node_address};
+use crate::namespaces;
+use crate::options::Options;
+use crate::programs::Programs;
+
+/// Where a node's driver is, as where a driver container has installed it.
+pub(crate) const DRIVER: &str = "/run/nvidia/driver";
+/// Files by which processes take turns at a simulated machine.
+const MACHINE_LOCKS: [&str; 2] = ["lock", "gpus.lock"];
+/// The kubelet sets these for the whole machine; stand-ins keep the real ones as they are.
+const SYSCTLS: [(&str, &str); 6] = [
+    ("vm/overcommit_memory", "1"),
+    ("vm/panic_on_oom", "0"),
+    ("kernel/panic", "10"),
+    ("kernel/panic_on_oops", "1"),
+    ("kernel/keys/root_maxkeys", "1000000"),
+    ("kernel/keys/root_maxbytes", "25000000"),
+];
+
+/// Writes what a node's daemons read, and makes its GPUs.
+pub(crate) fn make(
+    place: &Place,
+    options: &Options,
+    programs: &Programs,
+    (node, index): (&str, usize),
+    cgroup: &str,
+) -> Result<(), LabError> {
+    for folder in ["etc/NODE/cni", "state/NODE/kubelet", "state/NODE/containerd", "machines/NODE"] {
+        place.folder(&folder.replace("NODE", node))?;
+    }
+    place.write(
+        &format!("etc/{node}/kubelet.yaml"),
+        &conf::kubelet_yaml(place, node, index, cgroup),
+        false,
+    )?;
+    place.write(
+        &format!("etc/{node}/containerd.toml"),
+        &conf::containerd_toml(place, programs, node),
+        false,
+    )?;
+    place.write(&format!("etc/{node}/cni/10-lab.conflist"), &conf::cni(node, index), false)?;
+    place.write(&format!("etc/{node}/node.sh"), &script(place, node, index), true)?;
+    machine(&place.path(&format!("machines/{node}")), options)
+}
+
+/// Makes a node's namespaces; gives their first process.
+pub(crate) fn start(place: &Place, first: Process, node: &str) -> Result<Process, LabError> {
+    let ready = place.path(&ready(node));
+    let _ = fs::remove_file(&ready);
+    let mut command = namespaces::in_all(first, "unshare");
+    command.args([
+        "--mount",
+        "--uts",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "--propagation",
+        "private",
+        "bash",
+    ]);
+    command.arg(place.path(&format!("etc/{node}/node.sh")));
+    let log = place.path(&format!("log/{node}.log"));
+    let process = namespaces::spawn(&mut command, &log)?;
+    let failed = |why: String| LabError::Failed { line: format!("node {node}"), why };
+    namespaces::wait_for(&failed, &log, || ready.exists().then_some(()))?;
+    process.write(&place.path(&format!("run/{node}.process")))?;
+    Ok(process)
+}
+
+fn ready(node: &str) -> String {
+    format!("run/{node}.ready")
+}
+
+/// A node's first process. What it mounts is gone with it, as with a node that is switched off; what the kubelet and
+/// containerd have on disk stays.
+fn script(place: &Place, node: &str, index: usize) -> String {
+    let path = |name: &str| place.path(name).display().to_string();
+    let (kubelet, machine) =
+        (path(&format!("state/{node}/kubelet")), path(&format!("machines/{node}")));
+    let sysctls: String = SYSCTLS
+        .iter()
+        .map(|(name, value)| {
+            let file = format!("/run/sysctl/{}", name.replace('/', "_"));
+            format!("echo {value} > {file}\nmount --bind {file} /proc/sys/{name}\n")
+        })
+        .collect();
+    let address = node_address(index);
+    format!(
+        "set -e\n\
+         mount --make-rshared /\nmount -t tmpfs tmpfs /run\n\
+         mkdir -p /run/containerd /run/cdi /run/netns /run/lock /run/sysctl {DRIVER}\n\
+         hostname {node}\nip addr replace {address}/24 dev nodes\n\
+         printf '127.0.0.1 localhost\\n{address} {node}\\n' > /run/hosts\n: > /run/resolv\n\
+         mount --bind /run/hosts /etc/hosts\nmount --bind /run/resolv \"$(readlink -f /etc/resolv.conf)\"\n\
+         {sysctls}\
+         mkdir -p /var/lib/kubelet /var/log/pods /var/log/containers /var/lib/hotpot\n\
+         mount --bind {kubelet} /var/lib/kubelet\nmount --make-rshared /var/lib/kubelet\n\
+         mount -t tmpfs tmpfs /var/log/pods\nmount -t tmpfs tmpfs /var/log/containers\n\
+         mount --rbind {machine} {DRIVER}\n\
+         : > {}\n\
+         while :; do sleep 3600 & wait; done\n",
+        path(&ready(node))
+    )
+}
+
+/// A simulated machine with the driver's libraries and programs beside it.
+fn machine(folder: &Path, options: &Options) -> Result<(), LabError> {
+    layout::lay_out(folder, &options.specs()?, &parts()?).map_err(at(folder))?;
+    let machine = folder.join(layout::STATE);
+    let open = |path: &Path, mode: u32| {
+        fs::set_permissions(path, PermissionsExt::from_mode(mode)).map_err(at(path))
+    };
+    // Processes of all users use the GPUs, and the simulated driver is in their processes.
+    open(&machine, 0o777)?;
+    for name in MACHINE_LOCKS {
+        let path = machine.join(name);
+        fs::File::create(&path).map_err(at(&path))?;
+        open(&path, 0o666)?;
+    }
+    Ok(())
+}
+
+/// Where the simulated driver was built: beside this program or, for tests, a folder above.
+fn parts() -> Result<PathBuf, LabError> {
+    // Only its folder counts: cargo may have put another file in its place since.
+    let program = std::env::current_exe().map_err(at(Path::new("/proc/self/exe")))?;
+    let has_all = |folder: &&Path| layout::missing(folder).is_empty();
+    let found = program.ancestors().skip(1).take(2).find(has_all);
+    found.map(Path::to_path_buf).ok_or_else(|| {
+        let text = "the simulated driver is not built: cargo build -p fake-nvml -p fake-cuda -p fake-tools, in the \
+                    same profile";
+        LabError::Options(text.into())
+    })
+}
