@@ -23,7 +23,7 @@ pub enum Violation {
     NoSuchPlace(WorkloadId),
     /// Not one seat per member, or not as many GPUs as asked for.
     WrongCount(WorkloadId),
-    /// A share is smaller than asked, of a wrong kind, or on a model that is not accepted.
+    /// A share is smaller than asked, of a wrong kind, or on a model or node that is not accepted.
     NotAsAsked(WorkloadId),
     /// A node gives more vCPU or memory than it has.
     HostOverbooked(NodeId),
@@ -153,6 +153,9 @@ impl Recount<'_> {
             self.found.push(Violation::NoSuchPlace(workload.id));
             return;
         };
+        if !workload.demand.nodes.accepts(node.name()) {
+            self.found.push(Violation::NotAsAsked(workload.id));
+        }
         let host = self.books.hosts.entry(seat.node).or_default();
         host.0 = host.0.saturating_add(workload.demand.cpu_milli);
         host.1 = host.1.saturating_add(workload.demand.memory_mib);

@@ -200,7 +200,7 @@ fn asking(mode: SharingKind) -> Workload {
         priority: 0,
         submitted_ms: 0,
         time_limit_ms: None,
-        demand: Demand { cpu_milli: 1000, memory_mib: 1024, gpus: Some(gpus) },
+        demand: Demand { cpu_milli: 1000, memory_mib: 1024, gpus: Some(gpus), ..Demand::default() },
         members: 1,
         apart: false,
         array: None,

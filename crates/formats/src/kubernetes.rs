@@ -160,7 +160,7 @@ fn demand(container: &Keys<'_>) -> Result<Demand, ReadError> {
             gpus = Some(asked);
         }
     }
-    Ok(Demand { cpu_milli, memory_mib: memory.unwrap_or(0), gpus })
+    Ok(Demand { cpu_milli, memory_mib: memory.unwrap_or(0), gpus, ..Demand::default() })
 }
 
 fn gpu(field: &Field<'_>) -> Result<Option<GpuDemand>, ReadError> {

@@ -150,6 +150,7 @@ fn arrival(row: &Row<'_>, owner: &Owner) -> Result<Arrival, ReadError> {
             cpu_milli: row.amount("cpu_milli", CPU_MAX_MILLI)?,
             memory_mib: row.amount("memory_mib", MEMORY_MAX_MIB)?,
             gpus: gpus(row)?,
+            ..Demand::default()
         },
         members: 1,
         apart: false,

@@ -141,7 +141,7 @@ fn workload(
 ) -> Workload {
     let (isolation, modes) = (Isolation::None, ModeSet::ALL);
     let gpus = GpuDemand { count, each, accepts: Vec::new(), isolation, modes };
-    let demand = Demand { cpu_milli: 0, memory_mib: 0, gpus: Some(gpus) };
+    let demand = Demand { cpu_milli: 0, memory_mib: 0, gpus: Some(gpus), ..Demand::default() };
     let workload = Workload::new(WorkloadId(at as u64), name, owner.clone(), demand);
     Workload { class: Class::Training, submitted_ms, members, ..workload }
 }

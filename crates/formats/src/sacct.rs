@@ -256,6 +256,7 @@ fn workload(at: usize, row: &JobRow, submitted_ms: u64, shard_mib: u64) -> Workl
         cpu_milli: each(row.given.cpus).saturating_mul(1000),
         memory_mib: each(row.given.memory_mib),
         gpus,
+        ..Demand::default()
     };
     let owner = Owner::new(if row.user.is_empty() { &row.account } else { &row.user });
     let name = format!("{} #{}", row.name, row.id);

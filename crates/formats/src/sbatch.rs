@@ -97,7 +97,7 @@ fn pattern(
         priority: priority(directives)?,
         submitted_ms: 0,
         time_limit_ms: directives.read("time", quantity::slurm_time_ms)?.flatten(),
-        demand: Demand { cpu_milli: cpus * 1000, memory_mib, gpus },
+        demand: Demand { cpu_milli: cpus * 1000, memory_mib, gpus, ..Demand::default() },
         members: spread.members,
         // Slurm's nodes are different nodes.
         apart: spread.members > 1,

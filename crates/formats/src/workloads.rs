@@ -142,6 +142,7 @@ fn workload(keys: &Keys<'_>, submitted_ms: u64) -> Result<Workload, ReadError> {
             cpu_milli: keys.read("cpus", quantity::cpu_milli)?.unwrap_or(0),
             memory_mib: keys.read("memory", quantity::memory_mib)?.unwrap_or(0),
             gpus: demand::gpus(keys)?,
+            ..Demand::default()
         },
         members: count("members", MEMBERS_MAX)?.unwrap_or(1),
         apart: keys.get("apart").map(|field| field.flag()).transpose()?.unwrap_or(false),

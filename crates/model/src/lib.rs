@@ -38,4 +38,4 @@ pub use refusal::Refusal;
 pub use sharing::{Isolation, ModeSet, Share, SharingKind, SharingMode};
 pub use snapshot::{Lane, Running, Snapshot, Usage};
 pub use trace::{Arrival, Trace};
-pub use workload::{ArrayMember, Class, Demand, GpuAsk, GpuDemand, ModelSet, Workload};
+pub use workload::{ArrayMember, Class, Demand, GpuAsk, GpuDemand, ModelSet, NodeSet, Workload};

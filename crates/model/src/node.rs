@@ -128,11 +128,14 @@ impl Node {
         &self.residents
     }
 
-    /// Whether CPU and memory suffice for a member: the only definition of "fits" for a host.
+    /// Whether the node will do for a member and its CPU and memory suffice: the only definition of "fits" for a host.
     ///
     /// # Errors
-    /// [`Refusal::Cpu`] or [`Refusal::NodeMemory`] with amounts.
+    /// [`Refusal::NotAccepted`], or [`Refusal::Cpu`] or [`Refusal::NodeMemory`] with amounts.
     pub fn fits_host(&self, demand: &Demand) -> Result<(), Refusal> {
+        if !demand.nodes.accepts(&self.name) {
+            return Err(Refusal::NotAccepted);
+        }
         if demand.cpu_milli > self.cpu_free_milli {
             return Err(Refusal::Cpu {
                 asked_milli: demand.cpu_milli,

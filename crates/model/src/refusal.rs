@@ -32,6 +32,8 @@ pub enum Refusal {
         /// What there is not, such as `node 12`.
         place: String,
     },
+    /// The node is none of those that will do for the workload.
+    NotAccepted,
     /// The node has no GPU, or none of an accepted model.
     GpuModel {
         /// Accepted models, joined by `|`; empty means any.
@@ -187,6 +189,7 @@ impl Refusal {
             Self::Cpu { .. } => "CPU",
             Self::NodeMemory { .. } => "memory",
             Self::NoSuchPlace { .. } => "no such place",
+            Self::NotAccepted => "node",
             Self::GpuModel { .. } => "GPU model",
             Self::GpuCount { .. } => "GPU count",
             Self::SetAside => "GPU set aside",
@@ -223,7 +226,10 @@ impl Refusal {
     /// is the offered part of what was asked, in millionths where both are amounts.
     pub fn nearness(&self) -> (u8, u64) {
         match self {
-            Self::NoSuchPlace { .. } | Self::GpuModel { .. } | Self::SetAside => (0, 0),
+            Self::NoSuchPlace { .. }
+            | Self::NotAccepted
+            | Self::GpuModel { .. }
+            | Self::SetAside => (0, 0),
             Self::MigProfile { .. } | Self::NoMode { .. } | Self::BelowContext { .. } => (1, 0),
             Self::Mode { .. } => (2, 0),
             Self::Occupied { tenants } => (3, u64::from(u32::MAX - tenants)),
@@ -260,6 +266,7 @@ impl fmt::Display for Refusal {
                 write!(f, "memory: asks {asked_mib} MiB, free {offered_mib} MiB")
             }
             Self::NoSuchPlace { place } => write!(f, "there is no {place}"),
+            Self::NotAccepted => f.write_str("the node is none of those that will do"),
             Self::GpuModel { asked, offered } => {
                 let asked = if asked.is_empty() { "a GPU" } else { asked };
                 let offered = if offered.is_empty() { "no GPU" } else { offered };

@@ -1,6 +1,8 @@
 //! What someone wants to run: its demand, what it insists on, and its place in the queue.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -114,6 +116,26 @@ pub struct Demand {
     pub memory_mib: u64,
     /// GPUs, if any.
     pub gpus: Option<GpuDemand>,
+    /// Nodes that will do.
+    pub nodes: NodeSet,
+}
+
+/// Nodes that will do, by name; by default all of them.
+///
+/// For what an outside system knows of its nodes and hotpot does not: labels, taints, partitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeSet(Option<Arc<BTreeSet<String>>>);
+
+impl NodeSet {
+    /// Only these.
+    pub fn only(names: BTreeSet<String>) -> Self {
+        Self(Some(Arc::new(names)))
+    }
+
+    /// Whether a node of that name will do.
+    pub fn accepts(&self, name: &str) -> bool {
+        self.0.as_ref().is_none_or(|names| names.contains(name))
+    }
 }
 
 /// GPUs that one member needs on one node.

@@ -23,7 +23,7 @@ fn workload(id: u64, cpu_milli: u64, memory_mib: u64) -> Workload {
         priority: 0,
         submitted_ms: 0,
         time_limit_ms: None,
-        demand: Demand { cpu_milli, memory_mib, gpus: None },
+        demand: Demand { cpu_milli, memory_mib, gpus: None, ..Demand::default() },
         members: 1,
         apart: false,
         array: None,

@@ -37,7 +37,7 @@ fn workload(id: u64, owner: &str, priority: i32) -> Arc<Workload> {
         priority,
         submitted_ms: 100 - id,
         time_limit_ms: None,
-        demand: Demand { cpu_milli: 1500, memory_mib: 1024, gpus: Some(gpus) },
+        demand: Demand { cpu_milli: 1500, memory_mib: 1024, gpus: Some(gpus), ..Demand::default() },
         members: 1,
         apart: false,
         array: Some(ArrayMember { array: WorkloadId(7), index: id as u32, at_once_max: 0 }),

@@ -19,7 +19,8 @@ fn fleet() -> Fleet {
 fn arrival(at_ms: u64, runs_ms: Option<u64>, each: GpuAsk) -> Arrival {
     let (isolation, modes) = (Isolation::None, ModeSet::ALL);
     let gpus = GpuDemand { count: 1, each, accepts: Vec::new(), isolation, modes };
-    let demand = Demand { cpu_milli: 1000, memory_mib: 1024, gpus: Some(gpus) };
+    let demand =
+        Demand { cpu_milli: 1000, memory_mib: 1024, gpus: Some(gpus), ..Demand::default() };
     let workload = Workload::new(WorkloadId(0), "w".to_owned(), Owner::new("o"), demand);
     Arrival { at_ms, runs_ms, workload }
 }

@@ -141,7 +141,7 @@ impl Planned {
             priority: 0,
             submitted_ms: id,
             time_limit_ms: None,
-            demand: Demand { cpu_milli: 0, memory_mib: 0, gpus: Some(gpus) },
+            demand: Demand { cpu_milli: 0, memory_mib: 0, gpus: Some(gpus), ..Demand::default() },
             members: 1,
             apart: false,
             array: None,

@@ -32,7 +32,7 @@ pub(crate) fn fraction(compute_milli: u32, memory_mib: u64) -> Workload {
         priority: 0,
         submitted_ms: 0,
         time_limit_ms: None,
-        demand: Demand { cpu_milli: 1000, memory_mib: 1024, gpus: Some(gpus) },
+        demand: Demand { cpu_milli: 1000, memory_mib: 1024, gpus: Some(gpus), ..Demand::default() },
         members: 1,
         apart: false,
         array: None,
@@ -68,6 +68,7 @@ fn demand() -> impl Strategy<Value = Demand> {
         cpu_milli,
         memory_mib,
         gpus,
+        ..Demand::default()
     })
 }
 

@@ -23,7 +23,8 @@ pub(crate) fn able(
             cpu += resident.cpu_milli;
             memory += resident.memory_mib;
         }
-        if cpu > node.cpu_milli() || memory > node.memory_mib() {
+        let will_do = demand.nodes.accepts(node.name());
+        if !will_do || cpu > node.cpu_milli() || memory > node.memory_mib() {
             continue;
         }
         let Some(asked) = &demand.gpus else {

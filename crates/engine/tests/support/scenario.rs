@@ -257,7 +257,12 @@ impl Reader {
             priority: 0,
             submitted_ms: 0,
             time_limit_ms: None,
-            demand: model::Demand { cpu_milli: 1000, memory_mib: 1024, gpus: None },
+            demand: model::Demand {
+                cpu_milli: 1000,
+                memory_mib: 1024,
+                gpus: None,
+                ..model::Demand::default()
+            },
             members: 1,
             apart: false,
             array: None,

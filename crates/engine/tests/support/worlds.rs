@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use model::{
     ArrayMember, Catalogue, Class, Demand, Fleet, Gpu, GpuAsk, GpuDemand, Isolation, ModeSet,
-    ModelSet, Node, Owner, Placement, Policy, Quota, SharingKind, SharingMode, Snapshot, Workload,
-    WorkloadId,
+    ModelSet, Node, NodeSet, Owner, Placement, Policy, Quota, SharingKind, SharingMode, Snapshot,
+    Workload, WorkloadId,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -161,11 +161,19 @@ fn array(size: Size) -> BoxedStrategy<Option<ArrayMember>> {
 
 fn demand(size: Size) -> impl Strategy<Value = Demand> {
     let gpus = prop_oneof![1 => Just(None), 6 => gpu_demand(size).prop_map(Some)];
-    (0u64..=8, 0u64..=16, gpus).prop_map(|(cpus, gib, gpus)| Demand {
+    (0u64..=8, 0u64..=16, gpus, nodes(size)).prop_map(|(cpus, gib, gpus, nodes)| Demand {
         cpu_milli: cpus * 500,
         memory_mib: gib * 512,
         gpus,
+        nodes,
     })
+}
+
+/// Mostly any node, else some of those that there may be.
+fn nodes(size: Size) -> impl Strategy<Value = NodeSet> {
+    let names: Vec<String> = (0..size.nodes).map(|at| format!("n{at}")).collect();
+    let some = subsequence(names, 0..=size.nodes).prop_map(|names| names.into_iter().collect());
+    prop_oneof![5 => Just(NodeSet::default()), 1 => some.prop_map(NodeSet::only)]
 }
 
 fn gpu_demand(size: Size) -> impl Strategy<Value = GpuDemand> {
