@@ -9,6 +9,7 @@ mod cuda;
 mod fakes;
 mod gpu;
 mod install;
+mod kubernetes_bind;
 mod kubernetes_lab;
 mod limiter;
 mod metrics;
@@ -49,6 +50,7 @@ const HELP: &str = "cargo xtask VERB
   slurm-arrays  short tasks by plain sbatch and by `hotpot slurm run`, on real Slurm; 40 minutes [--quick]
               [--only SECONDS]
   slurm-churn   is a card or MIG instance ever given twice while jobs come and go, without hotpot and with it [--quick]
+  kubernetes-bind  pods bound per second with hotpot and by the stock scheduler alone, on a real control plane [--quick]
   kubernetes-lab  a real Kubernetes cluster on this host: build, up DIR, down DIR, status DIR, in DIR COMMAND
   slurm-lab   a real Slurm cluster on this host: up DIR [OPTION...], down DIR, status DIR
   speed       CPU seconds and peak memory of whole runs
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         ["occupancy", flags @ ..] => quick(flags).and_then(occupancy::run),
         ["fakes"] => fakes::run(),
         ["metrics", flags @ ..] => quick(flags).and_then(metrics::run),
+        ["kubernetes-bind", flags @ ..] => quick(flags).and_then(kubernetes_bind::run),
         ["kubernetes-lab", words @ ..] => kubernetes_lab::run(words),
         ["slurm-arrays", words @ ..] => slurm::arrays::run(words),
         ["slurm-churn", flags @ ..] => quick(flags).and_then(slurm::churn::run),

@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("local", &["model", "engine", "formats", "node"]),
     ("spank", &[]),
     ("slurm", &["model", "formats", "node", "local"]),
+    ("kubernetes", &["model", "engine", "node"]),
     (
         "cli",
         &[
@@ -30,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "agent",
             "local",
             "slurm",
+            "kubernetes",
             "fake-machine",
         ],
     ),

@@ -38,6 +38,8 @@ pub(crate) enum Verb {
     Report(crate::report::Report),
     /// What hotpot adds to Slurm: arrays of short tasks that keep their GPUs busy.
     Slurm(crate::slurm::args::Slurm),
+    /// What runs in a Kubernetes cluster: GPUs as devices, pods placed by hotpot and bound by the stock scheduler.
+    Kubernetes(crate::kubernetes::args::Kubernetes),
     /// Print a completion script for a shell.
     #[command(after_help = "Example: hotpot completions bash > /etc/bash_completion.d/hotpot")]
     Completions {

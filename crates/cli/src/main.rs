@@ -9,6 +9,7 @@ mod explain;
 mod failure;
 mod generate;
 mod inputs;
+mod kubernetes;
 mod names;
 mod plan;
 mod progress;
@@ -50,6 +51,7 @@ fn run(args: &Args) -> Result<Answer, Failure> {
         Verb::Top(options) => top::run(options),
         Verb::Report(options) => report::run(options),
         Verb::Slurm(options) => slurm::run(options),
+        Verb::Kubernetes(options) => kubernetes::run(options),
         Verb::Completions { shell } => generate::completions(*shell),
         Verb::Man { verb } => generate::man(verb.as_deref()),
     }

@@ -5,6 +5,8 @@ use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::fcntl::OFlag;
 
@@ -12,6 +14,12 @@ use nix::fcntl::OFlag;
 pub const FOLDER_VARIABLE: &str = "HOTPOT_LOCK_DIR";
 /// Where the locks lie: a folder that all users share and that is empty after a restart.
 const FOLDER: &str = "/run/lock";
+/// What stands behind the name of a holder that has a GPU for a moment only.
+const MOMENT: &str = ", for a moment";
+/// How long such a holder may have a GPU, and how long one that has not yet written who it is.
+const WAIT: Duration = Duration::from_secs(60);
+const WAIT_UNKNOWN: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(10);
 /// Bytes of the holder's name that are read.
 const HOLDER_MAX: u64 = 200;
 
@@ -51,8 +59,43 @@ pub struct GpuLockError {
 /// # Errors
 /// The lock's file cannot be made or opened.
 pub fn take(uuid: &str, who: &str) -> Result<Taken, GpuLockError> {
+    take_in(&folder(), uuid, who)
+}
+
+fn folder() -> PathBuf {
     let folder = std::env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty());
-    take_in(&folder.map_or(PathBuf::from(FOLDER), PathBuf::from), uuid, who)
+    folder.map_or(PathBuf::from(FOLDER), PathBuf::from)
+}
+
+/// Takes a GPU for a moment, in which a share of it is given or taken back; others who have it for a moment too
+/// are waited for.
+///
+/// * `who` — what others are told who want it too.
+///
+/// # Errors
+/// As [`take`], also after what is in the lock's place was put aside ([`GpuLockError::clear`]).
+pub fn take_for_a_moment(uuid: &str, who: &str) -> Result<Taken, GpuLockError> {
+    wait_in(&folder(), uuid, who)
+}
+
+fn wait_in(folder: &Path, uuid: &str, who: &str) -> Result<Taken, GpuLockError> {
+    let who = format!("{who}{MOMENT}");
+    let begun = Instant::now();
+    loop {
+        let taken = match take_in(folder, uuid, &who) {
+            Err(error) if begun.elapsed() < WAIT && error.clear() => continue,
+            taken => taken?,
+        };
+        match &taken {
+            Taken::By(other) if begun.elapsed() < patience(other) => thread::sleep(STEP),
+            Taken::By(_) | Taken::Ours(_) => return Ok(taken),
+        }
+    }
+}
+
+/// How long a holder is waited for. One that has just got the lock has not yet written who it is.
+fn patience(holder: &str) -> Duration {
+    if holder.ends_with(MOMENT) { WAIT } else { WAIT_UNKNOWN }
 }
 
 impl GpuLockError {
@@ -137,6 +180,22 @@ mod tests {
         assert!(matches!(take("run 2"), Taken::Ours(_)));
         let mode = std::fs::metadata(folder.join("hotpot-GPU-1.lock")).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o666, "others must be able to lock it");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn who_has_it_for_a_moment_is_waited_for_and_a_run_is_not() {
+        let folder = folder("gpu-lock-moment");
+        let first = wait_in(&folder, "GPU-1", "a plugin").unwrap();
+        let other = folder.clone();
+        let waits = thread::spawn(move || wait_in(&other, "GPU-1", "a Prolog").unwrap());
+        thread::sleep(WAIT_UNKNOWN + 20 * STEP);
+        assert!(!waits.is_finished());
+        drop(first);
+        drop(waits.join().unwrap());
+        let _run = take_in(&folder, "GPU-1", "run 1").unwrap();
+        let taken = wait_in(&folder, "GPU-1", "a plugin").unwrap();
+        assert!(matches!(taken, Taken::By(who) if who == "run 1"));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -27,3 +27,4 @@ mod survey;
 pub mod tenant;
 pub mod time_slice;
 pub mod tool;
+pub mod whole;

@@ -8,7 +8,6 @@
 //! between whole cards and MIG instances. `queue_view` is the cluster at one moment, `explain` says of a job why it
 //! waits or what became of it, `report` what was held and used, `right_size` has a submission ask by that. `agents`
 //! asks the nodes' agents what was measured.
-//! `whole` writes files.
 
 pub mod agents;
 pub mod array;
@@ -32,6 +31,6 @@ pub mod report;
 pub mod right_size;
 pub mod site;
 pub mod usage;
-mod whole;
 
 pub use commands::{Slurm, SlurmError};
+use node::whole;

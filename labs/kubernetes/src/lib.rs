@@ -3,7 +3,7 @@
 //! [`Options`] says what is wanted, [`Cluster`] is what runs. Everything lies in one folder and in namespaces of its own:
 //! when their first process ends, all of the cluster does. `programs` is where Kubernetes' programs come from, `keys` who is who
 //! to the API server, `conf` what the daemons read, `daemon` how each is started, `namespaces` what all of it runs in, `enter` how to get in,
-//! `node` what a node has of its own, `image` what pods run.
+//! `node` what a node has of its own, `image` what pods run, `objects` nodes that nobody runs.
 #![forbid(unsafe_code)]
 
 mod cgroup;
@@ -16,6 +16,7 @@ mod image;
 mod keys;
 mod namespaces;
 mod node;
+mod objects;
 mod options;
 mod programs;
 
@@ -25,5 +26,6 @@ pub use down::{down, status};
 pub use enter::inside;
 pub use image::Image;
 pub use lab_base::LabError;
+pub use objects::{ObjectNode, WITHOUT_SIGNS_OF_LIFE};
 pub use options::Options;
 pub use programs::{can_be_had, install};

@@ -35,7 +35,14 @@ pub(crate) fn make(
     (node, index): (&str, usize),
     cgroup: &str,
 ) -> Result<(), LabError> {
-    for folder in ["etc/NODE/cni", "state/NODE/kubelet", "state/NODE/containerd", "machines/NODE"] {
+    let of_node = [
+        "etc/NODE/cni",
+        "state/NODE/lib",
+        "state/NODE/work",
+        "state/NODE/containerd",
+        "machines/NODE",
+    ];
+    for folder in of_node {
         place.folder(&folder.replace("NODE", node))?;
     }
     place.write(
@@ -86,8 +93,8 @@ fn ready(node: &str) -> String {
 /// containerd have on disk stays.
 fn script(place: &Place, node: &str, index: usize) -> String {
     let path = |name: &str| place.path(name).display().to_string();
-    let (kubelet, machine) =
-        (path(&format!("state/{node}/kubelet")), path(&format!("machines/{node}")));
+    let state = |name: &str| path(&format!("state/{node}/{name}"));
+    let (lib, work, machine) = (state("lib"), state("work"), path(&format!("machines/{node}")));
     let sysctls: String = SYSCTLS
         .iter()
         .map(|(name, value)| {
@@ -104,9 +111,10 @@ fn script(place: &Place, node: &str, index: usize) -> String {
          printf '127.0.0.1 localhost\\n{address} {node}\\n' > /run/hosts\n: > /run/resolv\n\
          mount --bind /run/hosts /etc/hosts\nmount --bind /run/resolv \"$(readlink -f /etc/resolv.conf)\"\n\
          {sysctls}\
-         mkdir -p /var/lib/kubelet /var/log/pods /var/log/containers /var/lib/hotpot\n\
-         mount --bind {kubelet} /var/lib/kubelet\nmount --make-rshared /var/lib/kubelet\n\
-         mount -t tmpfs tmpfs /var/log/pods\nmount -t tmpfs tmpfs /var/log/containers\n\
+         mount -t overlay overlay -o lowerdir=/var/lib,upperdir={lib},workdir={work} /var/lib\n\
+         mount -t tmpfs tmpfs /var/log\n\
+         mkdir -p /var/lib/kubelet /var/lib/hotpot /var/log/pods /var/log/containers\n\
+         mount --bind /var/lib/kubelet /var/lib/kubelet\nmount --make-rshared /var/lib/kubelet\n\
          mount --rbind {machine} {DRIVER}\n\
          : > {}\n\
          while :; do sleep 3600 & wait; done\n",

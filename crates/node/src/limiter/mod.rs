@@ -5,6 +5,7 @@
 //! a cap of memory and of compute for all processes of a tenant together, cooperative.
 
 mod books;
+mod container;
 
 use std::fs::File;
 use std::io::Read;
@@ -16,6 +17,7 @@ use crate::companion;
 
 pub use books::{Books, BooksError, Entry, ledger_of_user};
 pub(crate) use books::{forget, sweep, word};
+pub use container::InContainer;
 
 /// The library as it is built and installed.
 pub const LIBRARY: &str = "libhotpot_limiter.so";

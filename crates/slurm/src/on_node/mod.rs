@@ -12,8 +12,6 @@ mod slots;
 mod without;
 
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use node::gpu_lock::{self, Taken};
 use node::machine::{Machine, MachineError, MachineOptions};
@@ -28,10 +26,6 @@ pub use without::Without;
 
 /// How we are called where a GPU's lock is wanted by others.
 const OURS: &str = "hotpot's Prolog or Epilog of Slurm";
-/// How long another Prolog or Epilog may have a GPU.
-const LOCK_WAIT: Duration = Duration::from_secs(60);
-const LOCK_WAIT_UNKNOWN: Duration = Duration::from_secs(1);
-const LOCK_STEP: Duration = Duration::from_millis(10);
 
 /// A node as Slurm calls it, with what is needed to act on it.
 #[derive(Debug)]
@@ -109,22 +103,7 @@ fn job_of(holder: &str) -> Option<u32> {
 
 /// Takes the lock of a GPU. Prologs and Epilogs have it for moments, and wait for each other.
 pub(crate) fn locked(gpu: &str) -> Result<Taken, NodeError> {
-    let begun = Instant::now();
-    loop {
-        let taken = match gpu_lock::take(gpu, OURS) {
-            Err(error) if begun.elapsed() < LOCK_WAIT && error.clear() => continue,
-            taken => taken.map_err(MachineError::from)?,
-        };
-        match &taken {
-            Taken::By(other) if begun.elapsed() < patience(other) => thread::sleep(LOCK_STEP),
-            Taken::By(_) | Taken::Ours(_) => return Ok(taken),
-        }
-    }
-}
-
-/// How long a holder of a GPU's lock is waited for. One that has just got it has not yet written who it is.
-fn patience(holder: &str) -> Duration {
-    if holder.contains(OURS) { LOCK_WAIT } else { LOCK_WAIT_UNKNOWN }
+    Ok(gpu_lock::take_for_a_moment(gpu, OURS).map_err(MachineError::from)?)
 }
 
 fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> NodeError {

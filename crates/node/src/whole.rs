@@ -12,7 +12,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// It cannot be written; what was there is there still.
-pub(crate) fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+pub fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     put(path, text, mode, None)
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`write`].
-pub(crate) fn write_like(path: &Path, text: &str, like: &Path, mode: u32) -> io::Result<()> {
+pub fn write_like(path: &Path, text: &str, like: &Path, mode: u32) -> io::Result<()> {
     match fs::metadata(like) {
         Ok(like) => put(path, text, like.mode() & 0o7777, Some(&like)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => put(path, text, mode, None),

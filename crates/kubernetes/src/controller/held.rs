@@ -1,0 +1,96 @@
+//! What a claim holds of cards, by its status. Pure.
+
+use k8s_openapi::api::resource::v1::{DeviceRequestAllocationResult, ResourceClaim};
+use model::{Class, GpuId, Share, SharingKind};
+use serde::Deserialize;
+
+use super::fleet::{Machines, Named};
+use crate::share::GpuShare;
+use crate::{names, quantity};
+
+const MIB: u64 = 1 << 20;
+/// The source of configuration that users cannot write.
+const FROM_CLASS: &str = "FromClass";
+
+/// A share of one card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    /// The card.
+    pub(super) gpu: GpuId,
+    /// What of it.
+    pub(super) share: Share,
+    /// What kind of work it is for.
+    pub(super) class: Option<Class>,
+}
+
+/// What a claim holds of our devices; empty if nothing.
+///
+/// # Errors
+/// It holds a device that is not published.
+pub(super) fn of(claim: &ResourceClaim, machines: &Machines) -> Result<Vec<Held>, String> {
+    let allocation =
+        claim.status.as_ref().and_then(|status| status.allocation.as_ref()?.devices.as_ref());
+    let Some(devices) = allocation else { return Ok(Vec::new()) };
+    let results = devices.results.iter().flatten().filter(|result| result.driver == names::DRIVER);
+    let counted = results.filter(|result| result.admin_access != Some(true));
+    let config = |request: &str| {
+        let configs = devices.config.iter().flatten().filter(|config| config.source == FROM_CLASS);
+        let covers = configs.filter(|config| {
+            let requests = config.requests.as_deref().unwrap_or_default();
+            requests.is_empty() || requests.iter().any(|one| one == request)
+        });
+        let mut ours = covers
+            .filter_map(|config| config.opaque.as_ref())
+            .filter(|opaque| opaque.driver == names::DRIVER);
+        ours.next_back()
+            .and_then(|opaque| GpuShare::deserialize(&opaque.parameters.0).ok())
+            .unwrap_or_default()
+    };
+    counted.map(|result| one(result, &config(&result.request), machines)).collect()
+}
+
+fn one(
+    result: &DeviceRequestAllocationResult,
+    config: &GpuShare,
+    machines: &Machines,
+) -> Result<Held, String> {
+    let DeviceRequestAllocationResult { pool, device, .. } = result;
+    let named = machines.named(pool, device);
+    let named =
+        named.ok_or_else(|| format!("it holds {device} of {pool}, which is not there any more"))?;
+    let class = config.class.as_deref().and_then(Class::parse);
+    match named {
+        Named::Instance(gpu, profile, start) => {
+            Ok(Held { gpu, share: Share::Mig { profile, start }, class })
+        }
+        Named::Card(gpu) => Ok(Held { gpu, share: of_card(result, config), class }),
+    }
+}
+
+/// The way of sharing is what the controller has written; amounts are what is booked.
+fn of_card(result: &DeviceRequestAllocationResult, config: &GpuShare) -> Share {
+    let amount = |name: &str| result.consumed_capacity.as_ref().and_then(|all| all.get(name));
+    let Some(bytes) = amount(names::MEMORY).and_then(quantity::whole) else {
+        return Share::Exclusive;
+    };
+    let memory_mib = bytes.div_ceil(MIB);
+    let compute_milli = amount(names::COMPUTE)
+        .and_then(quantity::milli)
+        .and_then(|milli| u32::try_from(milli).ok())
+        .unwrap_or_default();
+    match config.sharing.as_deref().and_then(SharingKind::parse) {
+        Some(SharingKind::Exclusive | SharingKind::Mig) => Share::Exclusive,
+        Some(SharingKind::TimeSlice) => Share::TimeSlice { memory_mib },
+        Some(SharingKind::Mps) => Share::Mps { compute_milli, memory_mib },
+        Some(SharingKind::MemoryCapped) | None => Share::MemoryCapped { memory_mib, compute_milli },
+    }
+}
+
+/// Whether a claim holds any device of ours.
+pub(super) fn holds_ours(claim: &ResourceClaim) -> bool {
+    let devices =
+        claim.status.as_ref().and_then(|status| status.allocation.as_ref()?.devices.as_ref());
+    devices.is_some_and(|devices| {
+        devices.results.iter().flatten().any(|result| result.driver == names::DRIVER)
+    })
+}

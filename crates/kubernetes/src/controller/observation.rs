@@ -1,0 +1,66 @@
+//! What the controller knows of the cluster at one moment, in the API's own types.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::names;
+
+/// Namespace and name.
+pub type Key = (String, String);
+
+/// All objects that matter.
+#[derive(Clone, Debug, Default)]
+pub struct Observation {
+    /// Nodes.
+    pub nodes: Vec<Arc<Node>>,
+    /// Pods of all namespaces.
+    pub pods: BTreeMap<Key, Arc<Pod>>,
+    /// Claims of all namespaces.
+    pub claims: BTreeMap<Key, Arc<ResourceClaim>>,
+    /// Slices of our driver.
+    pub slices: Vec<Arc<ResourceSlice>>,
+    /// Classes of devices.
+    pub classes: Vec<Arc<DeviceClass>>,
+}
+
+/// An object's key.
+pub fn key(meta: &ObjectMeta) -> Key {
+    (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+}
+
+/// Whether a pod waits at our gate.
+pub fn is_gated(pod: &Pod) -> bool {
+    let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+    gates.into_iter().any(|gate| gate.name == names::GATE)
+}
+
+/// Whether a pod is over, or is going.
+pub fn is_over(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// The node that a pod has been bound to.
+pub fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+impl Observation {
+    /// The claims that a pod names, in its order; `None` for one that has not been made yet.
+    pub fn claims_of(&self, pod: &Pod) -> Vec<Option<&Arc<ResourceClaim>>> {
+        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        let named = pod.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten());
+        let made =
+            || pod.status.iter().flat_map(|status| status.resource_claim_statuses.iter().flatten());
+        let name = |claim: &k8s_openapi::api::core::v1::PodResourceClaim| {
+            let of_template =
+                || made().find(|one| one.name == claim.name)?.resource_claim_name.clone();
+            claim.resource_claim_name.clone().or_else(of_template)
+        };
+        named.map(|claim| self.claims.get(&(namespace.clone(), name(claim)?))).collect()
+    }
+}
