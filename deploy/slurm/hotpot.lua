@@ -18,15 +18,31 @@ local FIELDS = {
 	{ name = "tres_per_socket", option = "--gpus-per-socket=" }, { name = "tres_per_task", option = "--gpus-per-task=" },
 }
 local SHARES = { auto = true, exclusive = true, timeslice = true, mps = true, mig = true, capped = true }
-local TOKEN = "hotpot%([^)]*%)"
--- Texts of a job that Slurm prints as they are. Line breaks in them would look like other lines about the job.
+local TOKEN, TOKEN_BEGINS = "hotpot%([^)]*%)", "hotpot("
+-- Texts of a job that Slurm prints as they are. Line breaks in them would look like other lines about the job: they are taken
+-- out, or refused where the job would become another one. (Lines of a burst buffer are meant.)
 local TEXTS = { "name", "comment", "wckey", "network", "mail_user" }
+local FIXED = { "std_out", "std_err", "std_in", "work_dir", "container", "features", "alloc_node" }
+-- Letters, at most, of one wish, of a list of them, of a comment with a token, and of what is said to a user. slurmctld waits
+-- for these rules, and matching takes a time that grows faster than the text.
+local WISH_MAX, LIST_MAX, COMMENT_MAX, SAID_MAX = 64, 1024, 8192, 600
 -- Slurm's plugin has the Lua that it was built with: 5.1 calls this loadstring, 5.2 and later load.
 local load = loadstring or load
 
+-- What may stand in a log or on a user's screen.
+local function harmless(text)
+	text = tostring(text):sub(1, SAID_MAX):gsub("%c", "?")
+	return text
+end
+
 -- A refusal: raised as an error with a table, so that a fault of this file's is told from it.
 local function refuse(text, ...)
-	error({ refusal = string.format(text, ...) }, 0)
+	error({ refusal = harmless(string.format(text, ...)) }, 0)
+end
+
+-- Refuses a text that is too long to be looked at.
+local function check_length(text, most, said)
+	if #text > most then refuse("%s...: that is longer than %d letters", said:sub(1, WISH_MAX), most) end
 end
 
 local function ceil_to(amount, unit) return math.ceil(amount / unit - 1e-9) end
@@ -154,6 +170,7 @@ local function read_asks(d)
 		local value = variable(d, upper)
 		local found = given[name] or value and { value, upper .. "=" .. value }
 		if found then
+			check_length(found[1], WISH_MAX, found[2])
 			asks[name] = read(found[1], found[2])
 			asks.said[name] = found[2]
 			asks.text = (asks.text and asks.text .. " " or "") .. found[2]
@@ -166,7 +183,9 @@ end
 local function read_requests(d)
 	local found = {}
 	for _, field in ipairs(FIELDS) do
-		for whole in (d[field.name] or ""):gmatch("[^,]+") do
+		local list = d[field.name] or ""
+		check_length(list, LIST_MAX, field.option .. list)
+		for whole in list:gmatch("[^,]+") do
 			local words = {}
 			for word in whole:gsub("^gres[:/]", ""):gmatch("[^:=]+") do words[#words + 1] = word end
 			local name = table.remove(words, 1)
@@ -352,12 +371,18 @@ local function judged(act)
 	local ran, fault = pcall(act)
 	if ran then return slurm.SUCCESS end
 	if type(fault) == "table" and fault.refusal then return REFUSED, fault.refusal end
-	slurm.log_error("hotpot: a fault in the rules: %s", tostring(fault))
+	slurm.log_error("hotpot: a fault in the rules: %s", harmless(fault))
 	return nil
 end
 
--- Takes control characters out of a job's texts.
+-- Takes control characters out of a job's texts, or refuses them.
 local function clean(d)
+	for _, name in ipairs(FIXED) do
+		local text = d[name]
+		if type(text) == "string" and text:find("%c") then
+			refuse("%s: a line break or another control character stands in it: %s", name, text)
+		end
+	end
 	for _, name in ipairs(TEXTS) do
 		local text = d[name]
 		if type(text) == "string" and text:find("%c") then d[name] = text:gsub("%c", " ") end
@@ -366,6 +391,8 @@ end
 
 -- A comment without our tokens: what came with the job is not ours. Taking one out must not make another.
 local function without_token(comment)
+	if not comment:find(TOKEN_BEGINS, 1, true) then return comment end
+	check_length(comment, COMMENT_MAX, comment)
 	local count
 	repeat
 		comment, count = comment:gsub("%s*" .. TOKEN, "")
@@ -411,7 +438,7 @@ function hotpot.modify(d, record, parts, uid)
 		if uid == 0 then return end
 		local requests = read_requests(d)
 		if #requests == 0 then return end
-		if (record.admin_comment or ""):find(TOKEN) then
+		if (record.admin_comment or ""):find(TOKEN_BEGINS, 1, true) then
 			refuse("job %s has a share of a GPU, which cannot be changed; cancel it and submit it anew", tostring(record.job_id))
 		end
 		local site = read_site()

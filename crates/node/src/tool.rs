@@ -20,6 +20,10 @@ use thiserror::Error;
 pub const LIMIT: Duration = Duration::from_secs(10);
 /// Bytes of output that are kept unless said otherwise.
 const OUTPUT_MAX: u64 = 64 << 10;
+/// Bytes of one line that are kept: its rest is read and forgotten.
+const LINE_MAX: usize = 1 << 20;
+/// Letters of what a tool said that an error tells.
+const SAID_MAX: usize = 2000;
 /// How often a tool is looked at where the system cannot tell of its end.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long output may at least lag behind the end of the tool.
@@ -59,6 +63,14 @@ pub enum ToolError {
         call: String,
         /// The time it had.
         limit: Duration,
+    },
+    /// It printed more than is kept.
+    #[error("`{call}` printed more than {limit} bytes")]
+    TooMuch {
+        /// The call.
+        call: String,
+        /// So much is kept.
+        limit: u64,
     },
     /// It says no.
     #[error("`{call}` failed ({status}): {said}")]
@@ -110,7 +122,8 @@ impl Tool {
         Self { limit, ..self }
     }
 
-    /// The same tool with another bound of what is kept of its output, in bytes.
+    /// The same tool with another bound of what is kept of its output, in bytes. A tool may print more, and comes to its
+    /// end: then its answer is an error.
     #[must_use]
     pub fn keeping(self, output_max: u64) -> Self {
         Self { output_max, ..self }
@@ -124,8 +137,8 @@ impl Tool {
     /// Runs a command to its end, gives it `input`, and returns what it printed on standard output.
     ///
     /// # Errors
-    /// That it cannot be started, that its status or output does not come within the limit, or that
-    /// it fails.
+    /// That it cannot be started, that its status or output does not come within the limit, that it prints more than is
+    /// kept, or that it fails.
     pub fn run(&self, mut command: Command, input: &str) -> Result<String, ToolError> {
         command.stdout(Stdio::piped());
         self.call(command, input, true)
@@ -165,13 +178,15 @@ impl Tool {
             return Err(ToolError::Silent { call, limit: self.limit });
         };
         let left = || self.limit.saturating_sub(begun.elapsed()).max(LAG);
-        let out = if with_output { out.recv_timeout(left()).ok() } else { Some(String::new()) };
+        let out = if with_output { out.recv_timeout(left()).ok() } else { Some(Kept::default()) };
         if status.success() {
             // No answer is not an empty one: whoever asks decides by what is in it.
-            return out.ok_or(ToolError::Silent { call, limit: self.limit });
+            let out = out.ok_or(ToolError::Silent { call: call.clone(), limit: self.limit })?;
+            let too_much = ToolError::TooMuch { call, limit: self.output_max };
+            return if out.is_all { Ok(out.text) } else { Err(too_much) };
         }
         let err = err.recv_timeout(LAG).unwrap_or_default();
-        let said = one_line(&(err + "\n" + &out.unwrap_or_default()));
+        let said = one_line(&(err.text + "\n" + &out.unwrap_or_default().text));
         Err(ToolError::Failed { call, status: status.to_string(), said })
     }
 }
@@ -198,17 +213,53 @@ fn described(command: &Command, input: &str) -> String {
     }
 }
 
-/// Reads a pipe on a thread of its own, up to so many bytes.
-fn collect(pipe: Option<impl Read + Send + 'static>, keep: u64) -> mpsc::Receiver<String> {
+/// What came out of a pipe.
+struct Kept {
+    text: String,
+    /// Whether no line had to be left out.
+    is_all: bool,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self { text: String::new(), is_all: true }
+    }
+}
+
+/// Reads a pipe to its end on a thread of its own. So many bytes are kept, and [`LINE_MAX`] of a line.
+fn collect(pipe: Option<impl Read + Send + 'static>, keep: u64) -> mpsc::Receiver<Kept> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(pipe) = pipe {
-            let _what_came = pipe.take(keep).read_to_end(&mut bytes);
-        }
-        let _nobody_waits = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+        let _nobody_waits = sender.send(pipe.map(|pipe| read(pipe, keep)).unwrap_or_default());
     });
     receiver
+}
+
+fn read(mut pipe: impl Read, keep: u64) -> Kept {
+    // Less than a line may have: none that begins in it is cut off in it.
+    let mut buffer = vec![0; 64 << 10];
+    let (mut bytes, mut of_line, mut is_all) = (Vec::new(), 0, true);
+    loop {
+        let came = match pipe.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => &buffer[..count],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => break,
+        };
+        if is_all {
+            let end = came.iter().position(|byte| *byte == b'\n').unwrap_or(came.len());
+            let (line, rest) = came.split_at(end);
+            bytes.extend_from_slice(&line[..line.len().min(LINE_MAX - of_line)]);
+            bytes.extend_from_slice(rest);
+            let last = rest.iter().rposition(|byte| *byte == b'\n');
+            of_line =
+                last.map_or((of_line + line.len()).min(LINE_MAX), |last| rest.len() - last - 1);
+            is_all = bytes.len() as u64 <= keep;
+        }
+    }
+    let text = String::from_utf8(bytes);
+    let text = text.unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned());
+    Kept { text, is_all }
 }
 
 /// The status of a child that ends within `limit`.
@@ -249,7 +300,7 @@ fn until_ended(handle: &OwnedFd, at_most: Duration) {
 
 fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let line = lines.collect::<Vec<_>>().join("; ");
+    let line: String = lines.collect::<Vec<_>>().join("; ").chars().take(SAID_MAX).collect();
     if line.is_empty() { "it printed nothing".into() } else { line }
 }
 
@@ -300,6 +351,23 @@ mod tests {
         let mut command = tool.command();
         command.args(["-c", "sleep 3 & exit 0"]);
         assert!(matches!(tool.run(command, ""), Err(ToolError::Silent { .. })));
+    }
+
+    #[test]
+    fn a_tool_that_prints_much_comes_to_its_end() {
+        let tool = Tool::at("/bin/sh").keeping(4 << 20);
+        let prints = |script: &str| {
+            let mut command = tool.command();
+            command.args(["-c", script]);
+            tool.run(command, "")
+        };
+        let long = prints("echo a; head -c 9000000 /dev/zero | tr '\\0' x; echo; echo b").unwrap();
+        let lines: Vec<&str> = long.lines().collect();
+        assert_eq!((lines[0], lines[1].len(), lines[2]), ("a", LINE_MAX, "b"));
+        let many = prints("yes | head -c 9000000 && echo end >&2 && exit 0");
+        assert!(matches!(many, Err(ToolError::TooMuch { .. })), "{many:?}");
+        let failed = prints("yes | head -c 9000000; exit 3").unwrap_err().to_string();
+        assert!(failed.contains("exit status: 3") && failed.len() < 3000, "{failed}");
     }
 
     #[test]

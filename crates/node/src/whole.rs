@@ -21,7 +21,7 @@ pub fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 /// * `mode` — its rights if there is no such file.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_like(path: &Path, text: &str, like: &Path, mode: u32) -> io::Result<()> {
     match fs::metadata(like) {
         Ok(like) => put(path, text, like.mode() & 0o7777, Some(&like)),

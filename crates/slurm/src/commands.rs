@@ -16,6 +16,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of output that are read: 100,000 jobs at some 2 KiB each.
 const OUTPUT_MAX: u64 = 256 << 20;
 
+/// Variables by which a user's squeue leaves jobs out (squeue manual); states are asked for.
+const SQUEUE_LEAVES_OUT: [&str; 6] = [
+    "SQUEUE_ACCOUNT",
+    "SQUEUE_LICENSES",
+    "SQUEUE_NAMES",
+    "SQUEUE_PARTITION",
+    "SQUEUE_QOS",
+    "SQUEUE_USERS",
+];
+
 /// Why Slurm gave no answer.
 #[derive(Debug, Error)]
 pub enum SlurmError {
@@ -83,6 +93,9 @@ impl Slurm {
         let tool = tool(program)?;
         let mut command = tool.command();
         command.args(words).env("SLURM_TIME_FORMAT", "%s").env("SLURM_BITSTR_LEN", "0");
+        for name in SQUEUE_LEAVES_OUT {
+            command.env_remove(name);
+        }
         Ok(tool.run(command, "")?)
     }
 }

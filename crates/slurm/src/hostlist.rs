@@ -1,15 +1,24 @@
 //! Lists as Slurm writes them: `n[1-3,07],m5`, `/dev/nvidia[0-3]`, `0-2,5`.
 
-/// Names that one list stands for at most.
-const NAMES_MAX: usize = 1 << 20;
+/// Names that one list, or all lists of one job, stand for at most: Slurm has no more nodes (`MAX_SLURM_NODES`).
+pub const NAMES_MAX: usize = 1 << 16;
+/// Letters of a name beside its numbers, digits of a number, and pairs of brackets in a name, at most. What has more
+/// is no list of Slurm's.
+const LETTERS_MAX: usize = 1024;
+const DIGITS_MAX: usize = 20;
+const BRACKETS_MAX: usize = 4;
 
-/// The names of a list, in its order, a million of them at most. What cannot be read is left as it stands.
+/// The names of a list, in its order, [`NAMES_MAX`] of them at most. What cannot be read is left as it stands.
 pub fn expand(list: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for part in parts(list) {
         let left = NAMES_MAX.saturating_sub(names.len());
-        match brackets(part) {
-            Some((before, inside, after)) => {
+        if left == 0 {
+            break;
+        }
+        let is_read = part.matches('[').count() <= BRACKETS_MAX;
+        match brackets(part).filter(|_| is_read) {
+            Some((before, inside, after)) if before.len() + after.len() <= LETTERS_MAX => {
                 let (numbers, tails) = (numbers_as_written(inside), expand(after));
                 let with = |number: &String| {
                     let named = |tail: &String| format!("{before}{number}{tail}");
@@ -17,7 +26,7 @@ pub fn expand(list: &str) -> Vec<String> {
                 };
                 names.extend(numbers.iter().flat_map(with).take(left));
             }
-            None => names.extend((left > 0).then(|| part.to_owned())),
+            _ => names.push(part.to_owned()),
         }
     }
     names
@@ -77,7 +86,7 @@ pub fn numbers(list: &str) -> Option<Vec<u32>> {
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        if last < first || (last - first) as usize >= NAMES_MAX {
+        if last < first || (last - first) as usize >= NAMES_MAX - found.len().min(NAMES_MAX) {
             return None;
         }
         found.extend(first..=last);
@@ -115,9 +124,13 @@ fn numbers_as_written(inside: &str) -> Vec<String> {
     for part in inside.split(',') {
         let ends = part.split_once('-').unwrap_or((part, part));
         match (ends.0.parse::<u64>(), ends.1.parse::<u64>()) {
-            (Ok(first), Ok(last)) if first <= last && last - first < NAMES_MAX as u64 => {
-                let wide = ends.0.len();
-                found.extend((first..=last).map(|number| format!("{number:0wide$}")));
+            (Ok(first), Ok(last))
+                if ends.0.len() <= DIGITS_MAX
+                    && first <= last
+                    && last - first < NAMES_MAX as u64 =>
+            {
+                let (wide, left) = (ends.0.len(), NAMES_MAX.saturating_sub(found.len()));
+                found.extend((first..=last).take(left).map(|number| format!("{number:0wide$}")));
             }
             _ => found.push(part.to_owned()),
         }
@@ -138,6 +151,24 @@ mod tests {
         assert_eq!((numbers(""), numbers("2-1"), numbers("0-x")), (None, None, None));
         assert!(contains("n[1-3]", "n2") && !contains("n[1-3]", "n4") && contains("ALL", "x"));
         assert_eq!(expand("n[1-"), ["n[1-"]);
+    }
+
+    #[test]
+    fn no_list_is_too_long_to_be_read() {
+        for list in [
+            "[0-999999],".repeat(1000),
+            "n[0-65535]".repeat(3),
+            format!("n[{}]", "0-65535,".repeat(100)),
+            format!("n[{}1-{}9]", "0".repeat(70_000), "0".repeat(70_000)),
+            "[0-1]".repeat(100_000),
+            format!("{}[0-65535]", "n".repeat(1 << 20)),
+        ] {
+            let names = expand(&list);
+            let letters: usize = names.iter().map(String::len).sum();
+            assert!(names.len() <= NAMES_MAX && letters <= 2 << 20, "{} {letters}", names.len());
+        }
+        assert_eq!(numbers(&["0-65535"; 3].join(",")), None);
+        assert_eq!(numbers("0-65535").map(|all| all.len()), Some(NAMES_MAX));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! One job as `scontrol show job -d` tells of it.
 
+use node::tool::ToolError;
+
 use crate::ask::Ask;
 use crate::commands::{Slurm, SlurmError};
 use crate::gres::{self, Booked};
@@ -11,9 +13,11 @@ use crate::record::Record;
 pub struct Job {
     /// Its number.
     pub id: u32,
-    /// How Slurm's programs are told of it alone: its number, or `ARRAY_TASK`, as the number of one task
-    /// of an array is also that of the whole.
+    /// As users are told of it: its number, or `ARRAY_TASK`.
     pub name: String,
+    /// How Slurm's programs are told of it alone: by its number; one task of each array has the number of the whole, and
+    /// is told by both.
+    pub target: String,
     /// `RUNNING`, `PENDING`, `COMPLETING` and so on, without flags.
     pub state: String,
     /// Whether its Prologs still run. In 22.05 it is `RUNNING` then (seen), in others `CONFIGURING`.
@@ -40,16 +44,20 @@ impl Job {
     /// # Errors
     /// Slurm does not answer, or what it says is no job.
     pub fn ask(slurm: Slurm, id: u32) -> Result<Option<Self>, SlurmError> {
-        let number = id.to_string();
-        let text = match slurm.call("scontrol", &["show", "job", "-d", &number]) {
+        let words = ["show", "job", "-d", &id.to_string()];
+        let answer = |answer: &str| {
+            let (call, answer) = (format!("scontrol {}", words.join(" ")), answer.to_owned());
+            SlurmError::Answer { call, answer }
+        };
+        let text = match slurm.call("scontrol", &words) {
             Err(error) if error.to_string().contains("Invalid job id") => return Ok(None),
+            // Its user has written it.
+            Err(SlurmError::Tool(ToolError::TooMuch { .. })) => return Err(answer("too much")),
             other => other?,
         };
-        let records = Record::jobs(&text);
-        let job = records.iter().filter_map(Self::of).find(|job| job.id == id);
-        let answer = || text.chars().take(200).collect();
-        let call = || format!("scontrol show job -d {id}");
-        job.map(Some).ok_or_else(|| SlurmError::Answer { call: call(), answer: answer() })
+        let job = Record::job(&text, id.into()).as_ref().and_then(Self::of);
+        let unread = || answer(&text.chars().take(200).collect::<String>());
+        job.map(Some).ok_or_else(unread)
     }
 
     /// Whether a job may still have processes on its nodes. One that cannot be read may: what it holds stays.
@@ -81,12 +89,20 @@ impl Job {
             let booked = gres::booked(text);
             hostlist::expand(nodes).into_iter().map(move |node| (node, booked.clone()))
         });
+        let booked: Vec<_> = booked.take(hostlist::NAMES_MAX + 1).collect();
+        if booked.len() > hostlist::NAMES_MAX {
+            return None;
+        }
         let id = number("JobId")?;
         let task = number("ArrayJobId").zip(number("ArrayTaskId"));
+        let name = task.map_or_else(|| id.to_string(), |(array, task)| format!("{array}_{task}"));
+        let is_array = task.is_some_and(|(array, _)| array == id);
+        let target = if is_array { name.clone() } else { id.to_string() };
         let state = state.split(['+', ' ']).next().unwrap_or(state);
         Some(Self {
             id,
-            name: task.map_or_else(|| id.to_string(), |(array, task)| format!("{array}_{task}")),
+            name,
+            target,
             state: state.to_owned(),
             in_prolog: state == "CONFIGURING" || record.get("Reason") == Some("Prolog"),
             uid: in_brackets("UserId")?,
@@ -95,7 +111,7 @@ impl Job {
             restarts: number("Restarts").unwrap_or(0),
             admin_comment: record.get("AdminComment").unwrap_or_default().to_owned(),
             wants_gpus: wants_gpus(record.get("TresPerNode").unwrap_or_default()),
-            booked: booked.collect(),
+            booked,
         })
     }
 
@@ -161,6 +177,17 @@ mod tests {
         assert_eq!(job.booked_on("n1")[0].of_device.len(), 2);
         assert_eq!(job.booked_on("n2")[0].of_device.len(), 1);
         assert!(job.booked_on("n3").is_empty());
+        assert_eq!((job.name.as_str(), job.target.as_str()), ("8", "8"));
+        let of_array = |array| {
+            let line =
+                line.replace("JobName", &format!("ArrayJobId={array} ArrayTaskId=3 JobName"));
+            let job = Job::of(&Record::parse(&line)).unwrap();
+            [job.name, job.target]
+        };
+        assert_eq!(of_array(7), ["7_3", "8"], "no other job's number is acted on");
+        assert_eq!(of_array(8), ["8_3", "8_3"]);
+        let bomb = line.replace("GRES=gpu:a100:1(IDX:0)", &"GRES= Nodes=[0-65535] ".repeat(160));
+        assert_eq!(Job::of(&Record::parse(&bomb)), None);
         assert_eq!(job.asked().unwrap().memory_mib, Some(2048));
         let in_prolog = |line: &str| Job::of(&Record::parse(line)).unwrap().in_prolog;
         assert!(!in_prolog(line));

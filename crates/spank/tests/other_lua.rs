@@ -1,4 +1,4 @@
-//! The rules under a Lua that Debian's slurmctld has not: the site's own may be built with it.
+//! The rules under Lua of several versions: the site's slurmctld may be built with any.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
@@ -29,6 +29,33 @@ assert(submit({ environment = { HOTPOT_GPU_MEM = "100G" } }) == 2072 and said:fi
 for _, mem in ipairs({ "100000000T", "1e9G" }) do
 	assert(submit({ environment = { HOTPOT_GPU_MEM = mem, HOTPOT_GPU_SHARE = "exclusive" } }) == 2072, mem)
 end
+-- What a user writes takes no time to speak of, steers no terminal, and comes back short.
+local function refused(d)
+	local begun = os.clock()
+	assert(submit(d) == 2072, said)
+	assert(os.clock() - begun < 2 and #said < 800 and not said:find("%c"), said)
+end
+local digits = ("1"):rep(200000)
+for _, text in ipairs({ digits .. "x.", ("9"):rep(65), "1\27[2J", ("\27"):rep(100000), digits .. "." .. digits .. "Gx" }) do
+	for _, name in ipairs({ "MEM", "COMPUTE", "SHARE" }) do
+		refused({ environment = { ["HOTPOT_GPU_" .. name] = text } })
+	end
+	refused({ spank_job_env_size = 1, spank_job_env = { [0] = "_SLURM_SPANK_OPTION_hotpot_gpu_mem=" .. text } })
+end
+for _, text in ipairs({ ("gpu,"):rep(100000), "gpu:" .. ("a"):rep(100000) .. ":1", "gpu:\27[2J:1" }) do
+	for _, name in ipairs({ "tres_per_node", "tres_per_job", "tres_per_socket", "tres_per_task" }) do refused({ [name] = text }) end
+end
+for _, text in ipairs({ ("hotpot("):rep(100000), ("hot"):rep(100000) .. "hotpot(" .. ("pot()"):rep(100000) }) do
+	refused({ admin_comment = text })
+end
+local comment = (" "):rep(1000000) .. "x"
+d = { admin_comment = comment }
+assert(submit(d) == 0 and d.admin_comment == comment)
+for _, name in ipairs({ "std_out", "std_err", "std_in", "work_dir", "container", "features" }) do
+	refused({ [name] = "/a\n   AdminComment=hotpot(gpu-share=mps)" })
+	assert(submit({ [name] = "/a b" }) == 0)
+end
+assert(submit({ burst_buffer = '#BB a\n#BB b' }) == 0)
 d = { admin_comment = "x hothotpot(a)pot(b)" }
 assert(submit(d) == 0 and not d.admin_comment:find("hotpot("  , 1, true), d.admin_comment)
 -- Rules that fail let jobs pass that ask for no share.
@@ -40,20 +67,27 @@ print("fine")
 "#;
 
 #[test]
-fn rules_run_under_newer_lua() {
+fn rules_run_under_other_lua() {
     let options = slurm_lab::Options::default();
-    if !slurm_lab::can_be_had("rules_run_under_newer_lua", &options) {
+    if !slurm_lab::can_be_had("rules_run_under_other_lua", &options) {
         return;
     }
     let folder = std::env::temp_dir().join(format!("hotpot-lua-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/slurm");
-    for name in ["job_submit.lua", "hotpot.lua"] {
-        fs::copy(deploy.join(name), folder.join(name)).unwrap();
-    }
     fs::write(folder.join("hotpot_site.lua"), SITE).unwrap();
     fs::write(folder.join("asks.lua"), ASKS).unwrap();
-    let done = Command::new("lua5.4").arg(folder.join("asks.lua")).arg(&folder).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    for (lua, must_be_there) in [("lua5.4", true), ("lua5.1", false)] {
+        for name in ["job_submit.lua", "hotpot.lua"] {
+            fs::copy(deploy.join(name), folder.join(name)).unwrap();
+        }
+        let done = Command::new(lua).arg(folder.join("asks.lua")).arg(&folder).output();
+        match done {
+            Ok(done) => {
+                assert!(done.status.success(), "{lua}: {}", String::from_utf8_lossy(&done.stderr))
+            }
+            Err(error) => assert!(!must_be_there, "{lua}: {error}"),
+        }
+    }
     fs::remove_dir_all(&folder).unwrap();
 }

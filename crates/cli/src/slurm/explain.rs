@@ -1,7 +1,7 @@
 //! Why a job of Slurm waits, or what became of it.
 
 use slurm::explain::{self, Standing};
-use slurm::queue_view::QueueView;
+use slurm::queue_view::{QueueView, not_shown};
 use slurm::site::Site;
 use slurm::{Slurm, SlurmError};
 
@@ -13,6 +13,7 @@ use crate::{screen, words};
 pub(crate) fn explain(job: &str, output: Output) -> Result<Answer, Failure> {
     let site = Site::read().map_err(|error| Failure::Usage(error.to_string()))?;
     let view = QueueView::ask(Slurm, site.shard_mib).map_err(|error| unreached(job, &error))?;
+    not_shown(&view.unread).iter().for_each(|text| screen::note(text));
     let known = explain::explain(&view, job);
     let is_over = known.as_ref().is_none_or(|it| matches!(it.standing, Standing::Over(_)));
     // Accounting knows what was used; slurmctld forgets soon.

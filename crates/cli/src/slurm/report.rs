@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args as Group, ValueEnum};
 use formats::Source;
-use slurm::queue_view::QueueView;
+use slurm::queue_view::{QueueView, not_shown};
 use slurm::report::{self, By, Cards, MARGIN_PERCENT, RUNS_MIN, Report, Size, Sizing, Wish};
 use slurm::site::Site;
 use slurm::{Slurm, usage};
@@ -188,6 +188,7 @@ fn asked(of: Of<'_>, by: By, sizing: Sizing) -> Result<(Report, QueueView), Fail
     let shard_mib = site()?.shard_mib;
     let text = report::ask(Slurm, since_s, user, name).map_err(|error| no_accounts(&error))?;
     let view = QueueView::ask(Slurm, shard_mib).map_err(|error| machine(&error))?;
+    not_shown(&view.unread).iter().for_each(|text| screen::note(text));
     let source = Source::from_bytes("sacct", text.into_bytes())?;
     let cards = Cards { view: Some(&view), shards: None, shard_mib };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

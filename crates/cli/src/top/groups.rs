@@ -16,6 +16,8 @@ pub(super) struct Cluster {
     pub(super) waiting: usize,
     /// Why no agent is asked though the site names them.
     pub(super) trouble: Option<String>,
+    /// That jobs are not shown, if there are any.
+    pub(super) not_shown: Option<String>,
 }
 
 /// A node.
@@ -77,6 +79,7 @@ impl Cluster {
         parts.extend((out > 0).then(|| format!("{} out of use", counted(out, "node"))));
         let bare = self.without_gpus;
         parts.extend((bare > 0).then(|| format!("{} without GPUs", counted(bare, "node"))));
+        parts.extend(self.not_shown.clone());
         parts.extend(self.trouble.as_ref().map(|why| format!("no agents: {}", harmless(why))));
         parts.join(" · ")
     }

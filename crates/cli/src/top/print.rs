@@ -49,6 +49,8 @@ struct NamedCluster<'a> {
     /// `None` where none are asked.
     agents: Option<Answered>,
     agents_trouble: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jobs_not_shown: Option<&'a str>,
     nodes_without_gpus: usize,
     nodes: Vec<NamedNode<'a>>,
 }
@@ -77,6 +79,7 @@ pub(super) fn json(picture: &Picture) -> String {
             jobs_waiting: cluster.waiting,
             agents: cluster.answered(),
             agents_trouble: cluster.trouble.as_deref(),
+            jobs_not_shown: cluster.not_shown.as_deref(),
             nodes_without_gpus: cluster.without_gpus,
             nodes: cluster.nodes.iter().map(|node| with_gpus(node, pots)).collect(),
         }),

@@ -246,7 +246,7 @@ fn cluster(nodes: usize) -> Picture {
     let nodes: String = (0..nodes)
         .map(|at| format!("NodeName=gpu{at:03} State=IDLE Gres=gpu:a100:8,shard:2536 CPUTot=64\n"))
         .collect();
-    let job = "JobId=7 JobName=train\nUserId=ann(1000)\nPriority=1\nJobState=RUNNING\nRequeue=1 BatchFlag=1\nNodeList=gpu000\nJOB_GRES=\n\
+    let job = "JobId=7 JobName=train\nUserId=ann(1000)\nPriority=1\nJobState=RUNNING\nRequeue=1 BatchFlag=1\nNodeList=gpu000\nSocks/Node=*\n\
                Nodes=gpu000 CPU_IDs=0 Mem=16 GRES=shard:80(IDX:1)";
     let told = Told { nodes: &nodes, jobs: job, ..Told::default() };
     seats::picture(&QueueView::of(&told, 0, 256), &Site::default(), None, None)

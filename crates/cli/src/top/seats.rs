@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use simulator::report::harmless;
 use slurm::agents::{CardFigures, Figures, Told, catalogue_mib};
-use slurm::queue_view::{Device, Holder, NodeView, Portion, QueueView};
+use slurm::queue_view::{Device, Holder, NodeView, Portion, QueueView, not_shown};
 use slurm::site::Site;
 
 use super::groups::{Agent, Cluster, OfNode};
@@ -38,6 +38,7 @@ pub(super) fn picture(
         without_gpus: without.len(),
         waiting: view.jobs.iter().filter(|job| job.waits()).count(),
         trouble: trouble.map(str::to_owned),
+        not_shown: not_shown(&view.unread),
     };
     let pots = pots.collect();
     Picture { at_ms: view.now_s * 1000, simulated: false, of: Shown::Cluster(cluster), pots }
@@ -187,7 +188,7 @@ impl Books<'_> {
     ) -> Option<u64> {
         let held = |name: &str| -> u64 {
             let of_it = holders.iter().filter(|holder| holder.name == name);
-            of_it.map(|holder| holder.portion.parts()).sum()
+            of_it.map(|holder| holder.portion.parts()).fold(0, u64::saturating_add)
         };
         if holders.iter().any(|holder| holder.portion.is_whole()) {
             return Some(0);
@@ -197,7 +198,7 @@ impl Books<'_> {
             return Some(left.saturating_mul(self.view.shard_mib).saturating_mul(MIB));
         }
         let left = device.mps.saturating_sub(held("mps"));
-        total?.checked_div(device.mps).map_or(total, |one| Some(one * left))
+        total?.checked_div(device.mps).map_or(total, |one| Some(one.saturating_mul(left)))
     }
 
     /// * `hidden` — as what it is in use by whom Slurm does not show.
@@ -257,7 +258,7 @@ fn facts(
     let mut facts = Vec::new();
     facts.extend(card.and_then(|card| card.model.as_ref()).map(|it| ("model", harmless(it))));
     let shards = holders.iter().filter(|it| it.name == "shard");
-    let held: u64 = shards.map(|it| it.portion.parts()).sum();
+    let held = shards.map(|it| it.portion.parts()).fold(0, u64::saturating_add);
     if device.shards > 0 {
         facts.push(("shards held", format!("{held} of {}", device.shards)));
     }

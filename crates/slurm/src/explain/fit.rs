@@ -90,10 +90,10 @@ pub(super) fn lacks(view: &QueueView, node: &NodeView, job: &JobView, at_s: u64)
     }
     let mut lacks = of_place(view, node, job);
     let gone = view.on_node(&node.name).filter(|other| other.end_s.is_some_and(|end| end <= at_s));
-    let (mut cpus_gone, mut memory_gone) = (0, 0);
+    let (mut cpus_gone, mut memory_gone) = (0_u64, 0_u64);
     for part in gone.flat_map(|other| &other.held).filter(|part| part.node == node.name) {
-        cpus_gone += part.cpus;
-        memory_gone += part.memory_mib;
+        cpus_gone = part.cpus.saturating_add(cpus_gone);
+        memory_gone = part.memory_mib.saturating_add(memory_gone);
     }
     let free = |total: u64, held: u64, gone: u64| total.saturating_sub(held.saturating_sub(gone));
     let cpus = free(node.cpus, node.cpus_held, cpus_gone);
@@ -176,7 +176,7 @@ pub(super) fn held_of(holders: &[Holder<'_>], at_s: u64) -> Held {
     let mut held = Held::default();
     for holder in holders.iter().filter(|one| one.job.end_s.is_none_or(|end| end > at_s)) {
         held.whole |= holder.portion.is_whole();
-        held.parts += holder.portion.parts();
+        held.parts = held.parts.saturating_add(holder.portion.parts());
     }
     held
 }

@@ -174,13 +174,12 @@ impl Answer {
             Standing::Runs(runs) => runs_text(&mut text, runs),
             Standing::Over(over) => over_text(&mut text, over),
         }
-        text
+        // Much of it comes from users: nothing in it steers a terminal.
+        text.replace(|letter: char| letter.is_control() && letter != '\n', " ")
     }
 }
 
 fn line(text: &mut String, name: &str, value: &str) {
-    // Names come from users: nothing in them steers a terminal.
-    let value = value.replace(char::is_control, " ");
     let _ = writeln!(text, "  {name:<12}{value}");
 }
 

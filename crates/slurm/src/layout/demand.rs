@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::commands::{Slurm, SlurmError};
 use crate::gres::{self, Amount};
-use crate::queue_view::{Tasks, show_jobs};
+use crate::queue_view::{Jobs, Tasks};
 use crate::record::Record;
 
 /// Fields of a job that ask for GRES, and of what there is one of each.
@@ -34,7 +34,7 @@ pub struct Asked {
 impl Asked {
     /// By whomever.
     pub fn all(&self) -> u64 {
-        self.waiting + self.running
+        self.waiting.saturating_add(self.running)
     }
 }
 
@@ -47,16 +47,19 @@ pub struct Demand {
     pub shards: Asked,
 }
 
+/// So many of one type are asked at most: plans count with them, and weigh them.
+const COUNT_MAX: u64 = u32::MAX as u64;
 /// Jobs that are named for each type.
 const NAMED_MAX: usize = 5;
 
 impl Demand {
-    /// Asks slurmctld for the queue.
+    /// Asks slurmctld for the queue; returns the numbers of jobs that cannot be read, too.
     ///
     /// # Errors
     /// Slurm does not answer.
-    pub fn ask(slurm: Slurm) -> Result<Self, SlurmError> {
-        Ok(Self::of(&Record::jobs(&show_jobs(slurm)?)))
+    pub fn ask(slurm: Slurm) -> Result<(Self, Vec<u64>), SlurmError> {
+        let Jobs { records, unread } = Jobs::ask(slurm)?;
+        Ok((Self::of(&records.into_values().collect::<Vec<_>>()), unread))
     }
 
     /// Counts jobs' records.
@@ -84,7 +87,8 @@ impl Demand {
             let (kind, count) = pair
                 .filter(|(kind, _)| !kind.is_empty())
                 .ok_or_else(|| format!("`{word}` is not TYPE=NUMBER, such as 1g.10gb=8"))?;
-            demand.types.entry(kind).or_default().waiting += count;
+            let sum = &mut demand.types.entry(kind).or_default().waiting;
+            *sum = sum.saturating_add(count).min(COUNT_MAX);
         }
         Ok(demand)
     }
@@ -103,10 +107,8 @@ impl Demand {
                 "gpu" => self.types.entry(kind.to_owned()).or_default(),
                 _ => continue,
             };
-            match waits {
-                true => asked.waiting += count * at_once,
-                false => asked.running += count * at_once,
-            }
+            let sum = if waits { &mut asked.waiting } else { &mut asked.running };
+            *sum = sum.saturating_add(count.saturating_mul(at_once)).min(COUNT_MAX);
             if waits && asked.jobs.len() < NAMED_MAX {
                 asked.jobs.push(job.get("JobId").unwrap_or("?").to_owned());
             }
@@ -124,7 +126,8 @@ fn asks(job: &Record) -> BTreeMap<(&str, &str), u64> {
         let mut here: BTreeMap<_, u64> = BTreeMap::new();
         for Amount { name, kind, count } in gres::amounts(job.get(field).unwrap_or_default()) {
             let kind = if name == "gpu" { kind.unwrap_or("gpu") } else { "" };
-            *here.entry((name, kind)).or_default() += count * times.unwrap_or(1);
+            let sum = here.entry((name, kind)).or_default();
+            *sum = sum.saturating_add(count.saturating_mul(times.unwrap_or(1)));
         }
         for (what, count) in here {
             let most: &mut u64 = all.entry(what).or_default();
@@ -169,6 +172,19 @@ mod tests {
         let waiting = |kind: &str| demand.types[kind].waiting;
         assert_eq!((waiting("gpu"), waiting("a"), demand.shards.waiting), (12, 12, 18));
         assert_eq!(demand.types["gpu"].jobs, ["1"]);
+    }
+
+    #[test]
+    fn no_amount_is_too_large_to_be_counted() {
+        let most = u64::MAX;
+        let job = format!(
+            "JobId=1 JobState=PENDING Reason=Resources NumNodes={most} ArrayTaskId=0-4294967295 \
+             TresPerJob=gres/gpu:a100:{most},gres/gpu:a100:{most} TresPerNode=gres/gpu:a100:{most}"
+        );
+        let demand = Demand::of(&[Record::parse(&job), Record::parse(&job)]);
+        assert_eq!(demand.types["a100"].waiting, COUNT_MAX);
+        let wanted = Demand::wanted(&format!("a={most},a={most}")).unwrap();
+        assert_eq!(wanted.types["a"].all(), COUNT_MAX);
     }
 
     #[test]

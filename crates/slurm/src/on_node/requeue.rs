@@ -46,13 +46,13 @@ pub fn send_back(slurm: Slurm, id: u32, why: &str) -> Result<(), SlurmError> {
         return Ok(());
     }
     thread::sleep(SETTLED);
-    let (id, comment) = (format!("jobid={}", job.name), noted(&job.admin_comment, why));
+    let (id, comment) = (format!("jobid={}", job.target), noted(&job.admin_comment, why));
     // The reason is good to have; the job must go back without it too.
     let _said = slurm.call("scontrol", &["update", &id, &format!("admincomment={comment}")]);
     match (job.can_be_requeued, job.restarts < RESTARTS_MAX) {
-        (true, true) => slurm.call("scontrol", &["requeue", &job.name])?,
-        (true, false) => slurm.call("scontrol", &["requeuehold", &job.name])?,
-        (false, _) => slurm.call("scancel", &[&job.name])?,
+        (true, true) => slurm.call("scontrol", &["requeue", &job.target])?,
+        (true, false) => slurm.call("scontrol", &["requeuehold", &job.target])?,
+        (false, _) => slurm.call("scancel", &[&job.target])?,
     };
     Ok(())
 }

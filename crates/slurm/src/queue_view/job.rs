@@ -228,7 +228,7 @@ fn held(record: &Record) -> Vec<HostPart> {
         let memory_mib = memory.parse().unwrap_or(0);
         hostlist::expand(nodes).into_iter().map(move |node| HostPart { node, cpus, memory_mib })
     });
-    parts.collect()
+    parts.take(hostlist::NAMES_MAX).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! hold. What each job holds of which GPU comes from its own record, as the nodes' records of old releases
 //! count devices only.
 
+mod ask;
 mod job;
 mod node;
 mod tasks;
@@ -14,6 +15,8 @@ use serde::{Serialize, Serializer};
 use crate::commands::{Slurm, SlurmError};
 use crate::hostlist;
 use crate::record::Record;
+pub(crate) use ask::Jobs;
+pub use ask::not_shown;
 pub use job::{GresNeed, JobView, Need};
 pub use node::{Device, NodeView};
 pub use tasks::Tasks;
@@ -23,7 +26,7 @@ pub use tasks::Tasks;
 pub struct Told<'a> {
     /// `scontrol show node -d -o`.
     pub nodes: &'a str,
-    /// `scontrol show job -d -o`, times in seconds since 1970.
+    /// `scontrol show job -d`, times in seconds since 1970.
     pub jobs: &'a str,
     /// `scontrol show partition -o`.
     pub partitions: &'a str,
@@ -53,6 +56,8 @@ pub struct QueueView {
     pub partitions: BTreeMap<String, Vec<String>>,
     /// Reservations that are active.
     pub reservations: Vec<Reservation>,
+    /// Numbers of jobs that cannot be read: they are not among the others.
+    pub unread: Vec<u64>,
     /// Device memory that one shard stands for.
     pub shard_mib: u64,
     /// Positions of the jobs that are on a node, by its name.
@@ -111,15 +116,15 @@ impl QueueView {
     /// # Errors
     /// Slurm does not answer.
     pub fn ask(slurm: Slurm, shard_mib: u64) -> Result<Self, SlurmError> {
-        let (nodes, jobs) = (show(slurm, "node")?, show_jobs(slurm)?);
+        let (nodes, jobs) = (show(slurm, "node")?, Jobs::ask(slurm)?);
         let (partitions, reservations) = (show(slurm, "partition")?, show(slurm, "reservation")?);
         let told = Told {
             nodes: &nodes,
-            jobs: &jobs,
             partitions: &partitions,
             reservations: &reservations,
+            ..Told::default()
         };
-        Ok(Self::of(&told, now_s(), shard_mib))
+        Ok(Self::with(&told, jobs, now_s(), shard_mib))
     }
 
     /// As [`QueueView::ask`], without partitions and reservations: half the calls, for who asks again and again.
@@ -127,13 +132,17 @@ impl QueueView {
     /// # Errors
     /// Slurm does not answer.
     pub fn ask_seats(slurm: Slurm, shard_mib: u64) -> Result<Self, SlurmError> {
-        let (nodes, jobs) = (show(slurm, "node")?, show_jobs(slurm)?);
-        let told = Told { nodes: &nodes, jobs: &jobs, ..Told::default() };
-        Ok(Self::of(&told, now_s(), shard_mib))
+        let (nodes, jobs) = (show(slurm, "node")?, Jobs::ask(slurm)?);
+        let told = Told { nodes: &nodes, ..Told::default() };
+        Ok(Self::with(&told, jobs, now_s(), shard_mib))
     }
 
     /// Reads what was told.
     pub fn of(told: &Told<'_>, now_s: u64, shard_mib: u64) -> Self {
+        Self::with(told, Jobs::of(told.jobs), now_s, shard_mib)
+    }
+
+    fn with(told: &Told<'_>, jobs: Jobs, now_s: u64, shard_mib: u64) -> Self {
         let nodes = Record::all(told.nodes);
         let partitions = Record::all(told.partitions);
         let partition = |record: &Record| {
@@ -146,7 +155,14 @@ impl QueueView {
             let nodes = record.get("Nodes").map(hostlist::expand).unwrap_or_default();
             Some(Reservation { name: record.get("ReservationName")?.to_owned(), nodes })
         };
-        let jobs: Vec<JobView> = Record::jobs(told.jobs).iter().filter_map(JobView::of).collect();
+        let Jobs { records, mut unread } = jobs;
+        let mut jobs = Vec::new();
+        for (number, record) in &records {
+            match JobView::of(record) {
+                Some(job) => jobs.push(job),
+                None => unread.push(*number),
+            }
+        }
         let mut on_nodes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (at, job) in jobs.iter().enumerate().filter(|(_, job)| job.job.is_on_nodes()) {
             job.nodes.iter().for_each(|node| on_nodes.entry(node.clone()).or_default().push(at));
@@ -161,6 +177,7 @@ impl QueueView {
             on_nodes,
             partitions: partitions.iter().filter_map(partition).collect(),
             reservations: active.filter_map(reservation).collect(),
+            unread,
             shard_mib,
         }
     }
@@ -237,25 +254,6 @@ fn show(slurm: Slurm, what: &str) -> Result<String, SlurmError> {
         _ => &["show", what, "-o"],
     };
     slurm.call_in_seconds("scontrol", words)
-}
-
-/// Jobs that are asked for alone at most; of more, somebody wants us to.
-const ALONE_MAX: usize = 20;
-
-/// What `scontrol show job -d` says of all jobs, for [`Record::jobs`].
-///
-/// # Errors
-/// Slurm does not answer.
-pub(crate) fn show_jobs(slurm: Slurm) -> Result<String, SlurmError> {
-    let show =
-        |of: &[&str]| slurm.call_in_seconds("scontrol", &[&["show", "job", "-d"], of].concat());
-    let mut text = show(&[])?;
-    for number in Record::twice(&text).into_iter().take(ALONE_MAX) {
-        // One that there is not is gone, or has never been.
-        let alone = show(&[&number.to_string()]).unwrap_or_default();
-        text = Record::with_job(&text, number, &alone);
-    }
-    Ok(text)
 }
 
 fn now_s() -> u64 {

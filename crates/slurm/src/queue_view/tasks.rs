@@ -31,7 +31,8 @@ impl Tasks {
 
     /// How many are told.
     pub fn count(&self) -> usize {
-        self.ranges.iter().map(|(first, last, step)| ((last - first) / step) as usize + 1).sum()
+        let of = |(first, last, step): &(u32, u32, u32)| ((last - first) / step) as usize + 1;
+        self.ranges.iter().map(of).fold(0, usize::saturating_add)
     }
 
     /// Whether there are more than are told.

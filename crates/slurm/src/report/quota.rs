@@ -150,7 +150,7 @@ fn quota(of: String, limit: &str, jobs: &[&JobView], view: &QueueView) -> Option
         billing,
         held_gpus: held.sum(),
         held_shared_gpus: held.shared,
-        held_billing: jobs.iter().map(|job| job.tres.billing).sum(),
+        held_billing: jobs.iter().map(|job| job.tres.billing).fold(0, u64::saturating_add),
     })
 }
 
@@ -188,9 +188,9 @@ mod tests {
         let told = Told {
             nodes: "NodeName=n1 State=MIXED Gres=gpu:a100:2,gpu:1g.10gb:7,shard:a100:400",
             jobs: "JobId=1\nUserId=ann(1)\nPriority=1 Account=lab QOS=normal\nJobState=RUNNING\nRequeue=1 \
-                   BatchFlag=1\nNodeList=n1\nTRES=billing=7\nJOB_GRES=\nNodes=n1 CPU_IDs=0 Mem=1 GRES=shard:50(IDX:1)\n\
+                   BatchFlag=1\nNodeList=n1\nNumNodes=1\nTRES=billing=7\nSocks/Node=*\nNodes=n1 CPU_IDs=0 Mem=1 GRES=shard:50(IDX:1)\n\
                    JobId=2\nUserId=bob(2)\nPriority=1 Account=lab QOS=normal\nJobState=RUNNING\nRequeue=1 \
-                   BatchFlag=1\nNodeList=n1\nTRES=billing=1\nJOB_GRES=\nNodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:a100:1(IDX:0)",
+                   BatchFlag=1\nNodeList=n1\nNumNodes=1\nTRES=billing=1\nSocks/Node=*\nNodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:a100:1(IDX:0)",
             ..Told::default()
         };
         let view = QueueView::of(&told, 0, 256);
@@ -217,7 +217,7 @@ mod tests {
         let job = |id: u32, account: &str, partition: &str, device: u32| {
             format!(
                 "JobId={id}\nUserId=ann(1)\nPriority=1 Account={account} QOS=normal\nJobState=RUNNING\nRequeue=1 \
-                 BatchFlag=1\nPartition={partition}\nNodeList=n1\nJOB_GRES=\nNodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:a100:1(IDX:{device}),nic:1(IDX:3)\n"
+                 BatchFlag=1\nPartition={partition}\nNodeList=n1\nSocks/Node=*\nNodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:a100:1(IDX:{device}),nic:1(IDX:3)\n"
             )
         };
         let jobs = job(1, "vision", "a", 0) + &job(2, "text", "a", 1) + &job(3, "text", "b", 2);

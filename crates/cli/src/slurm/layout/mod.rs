@@ -12,6 +12,7 @@ use slurm::Slurm;
 use slurm::layout::{
     self, Demand, Ended, Fleet, LayoutError, Limits, NodeLayout, OnNode, Plan, Request, Run,
 };
+use slurm::queue_view::not_shown;
 use slurm::site::Site;
 
 use crate::args::Output;
@@ -54,7 +55,12 @@ fn show(options: &PlanLayout) -> Result<Answer, Failure> {
 fn make(wish: &LayoutWish, site: &Site) -> Result<Plan, Failure> {
     let demand = match &wish.want {
         Some(text) => Demand::wanted(text).map_err(Failure::Usage)?,
-        None => Demand::ask(Slurm).map_err(|error| Failure::Machine(error.to_string()))?,
+        None => {
+            let asked = Demand::ask(Slurm);
+            let (demand, unread) = asked.map_err(|error| Failure::Machine(error.to_string()))?;
+            not_shown(&unread).iter().for_each(|text| screen::note(text));
+            demand
+        }
     };
     let fleet = Fleet::ask(Slurm, site, wish.nodes.as_deref()).map_err(failure)?;
     fleet.notes.iter().for_each(|note| screen::note(note));

@@ -116,7 +116,7 @@ fn cards_without_shards_have_the_memory_of_their_model() {
 #[test]
 fn shares_by_mps_are_percent() {
     let nodes = "NodeName=n1 State=MIXED Gres=gpu:a100_80gb:1,mps:100";
-    let job = "JobId=7 JobName=x\nUserId=ann(1000)\nPriority=1\nJobState=RUNNING\nRequeue=1 BatchFlag=1\nNodeList=n1\nJOB_GRES=\nNodes=n1 \
+    let job = "JobId=7 JobName=x\nUserId=ann(1000)\nPriority=1\nJobState=RUNNING\nRequeue=1 BatchFlag=1\nNodeList=n1\nSocks/Node=*\nNodes=n1 \
                CPU_IDs=0 Mem=16 GRES=mps:30(IDX:0)";
     let seen = |nodes: &str| {
         let told = Text { nodes, jobs: job, ..Text::default() };
