@@ -43,7 +43,7 @@ fn pod(name: &str, claim: &str) -> String {
     let client = "for i in 1 2 3; do echo; done | client gpu-client allocate way=plain piece=268435456; echo over; sleep 600";
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  schedulingGates: [{{name: hotpot.dev/placement}}]\n  \
-         resourceClaims: [{{name: gpu, {claim}}}]\n  terminationGracePeriodSeconds: 0\n  containers:\n  - name: main\n    image: {IMAGE}\n    \
+         resourceClaims: [{{name: gpu, {claim}}}]\n  terminationGracePeriodSeconds: 1\n  containers:\n  - name: main\n    image: {IMAGE}\n    \
          imagePullPolicy: Never\n    command: [sh, -c, {client:?}]\n    resources: {{claims: [{{name: gpu}}]}}\n---\n"
     )
 }
@@ -90,7 +90,7 @@ fn two_pods_on_one_card_are_each_held_to_their_share_and_leave_no_trace() {
     let escape = "printf '\\n\\n\\n' | env -i HOTPOT_FAKE_MACHINE=/run/nvidia/driver/machine /bin/client gpu-client allocate way=plain piece=268435456";
     let said = cluster.kubectl(&["exec", "one", "--", "sh", "-c", escape]).unwrap();
     assert!(value(&said, "held ") <= 10 << 30, "{said}");
-    cluster.kubectl(&["delete", "pod", "one", "two", "--force", "--grace-period=0"]).unwrap();
+    cluster.kubectl(&["delete", "pod", "one", "two"]).unwrap();
     let files = |it: &Cluster| {
         let words = ["-c", "ls /run/cdi; ls /var/lib/hotpot/caps 2>/dev/null"];
         let listed = it.on_node("n1", "sh").unwrap().args(words).output().unwrap();
