@@ -28,7 +28,7 @@ use crate::programs::{self, Programs};
 /// In a cluster's folder.
 const FOLDERS: &[&str] = &["etc", "images", "keys", "log", "machines", "run", "state"];
 /// Nothing is waited for longer.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 const POLL: Duration = Duration::from_millis(50);
 /// Lines of each log in a message.
 const TAIL: usize = 12;
@@ -219,7 +219,7 @@ impl Cluster {
         self.start(&Daemon::Kubelet(node.into()))
     }
 
-    /// Looks again and again until there is something to see, for up to 2 minutes.
+    /// Looks again and again until there is something to see, for up to 5 minutes.
     ///
     /// * `what` — is looked for, for the error.
     ///
