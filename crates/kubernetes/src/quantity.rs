@@ -3,6 +3,9 @@
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+/// Bytes of a MiB.
+pub const MIB: u64 = 1 << 20;
+
 /// What stands behind a number, and the power that it means (Kubernetes API conventions, "Quantities").
 const BINARY: [(&str, u32); 6] = [("Ki", 1), ("Mi", 2), ("Gi", 3), ("Ti", 4), ("Pi", 5), ("Ei", 6)];
 const DECIMAL: [(&str, u32); 7] =

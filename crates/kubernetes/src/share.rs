@@ -1,9 +1,13 @@
 //! `GpuShare`: what a claim says of a share beyond amounts, and what the controller says to the node of the share that it
 //! has given.
 
+use k8s_openapi::api::resource::v1::OpaqueDeviceConfiguration;
 use serde::{Deserialize, Serialize};
 
 use crate::names;
+
+/// The source of configuration that users cannot write: a class, or our controller.
+pub const FROM_CLASS: &str = "FromClass";
 
 /// What stands in a claim's `config[].opaque.parameters`.
 ///
@@ -54,4 +58,30 @@ impl GpuShare {
             ..Self::default()
         }
     }
+}
+
+/// The configuration of our driver for a request: the last that covers it, as the controller's stands behind what a class
+/// says.
+///
+/// * `request` — its name, `gpu`, or that of the alternative that was chosen, `gpu/large`.
+/// * `configs` — which requests each covers, none for all of them, and what it says.
+pub fn configured<'a>(
+    request: &str,
+    configs: impl DoubleEndedIterator<
+        Item = (&'a Option<Vec<String>>, &'a Option<OpaqueDeviceConfiguration>),
+    >,
+) -> Option<&'a OpaqueDeviceConfiguration> {
+    let covers = |requests: &Option<Vec<String>>| {
+        let requests = requests.as_deref().unwrap_or_default();
+        requests.is_empty() || requests.iter().any(|one| one == request || one == base(request))
+    };
+    let covering = configs.filter(|(requests, _)| covers(requests));
+    covering
+        .filter_map(|(_, opaque)| opaque.as_ref())
+        .rfind(|opaque| opaque.driver == names::DRIVER)
+}
+
+/// A request without the alternative that was chosen: `gpu` of `gpu/large`.
+pub fn base(request: &str) -> &str {
+    request.split_once('/').map_or(request, |(base, _)| base)
 }

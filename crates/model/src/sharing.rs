@@ -241,4 +241,15 @@ impl Share {
             Self::MemoryCapped { .. } => SharingKind::MemoryCapped,
         }
     }
+
+    /// The mode that a GPU must be in to grant this share, for so many tenants at most where the mode sets a number.
+    pub fn mode(self, tenants_max: u8) -> SharingMode {
+        match self.kind() {
+            SharingKind::Exclusive => SharingMode::Exclusive,
+            SharingKind::TimeSlice => SharingMode::TimeSlice { tenants_max },
+            SharingKind::Mps => SharingMode::Mps { tenants_max },
+            SharingKind::Mig => SharingMode::Mig,
+            SharingKind::MemoryCapped => SharingMode::MemoryCapped { tenants_max },
+        }
+    }
 }

@@ -15,10 +15,9 @@ use model::{GpuId, Seat, Share};
 use super::ask::Asked;
 use super::fleet::Machines;
 use super::world::Waiting;
-use crate::share::GpuShare;
+use crate::quantity::MIB;
+use crate::share::{FROM_CLASS, GpuShare};
 use crate::{names, quantity};
-
-const MIB: u64 = 1 << 20;
 
 /// What each claim of a waiting pod is given by a seat, in the order of the claims.
 ///
@@ -40,7 +39,7 @@ pub(super) fn of(
         let (mut results, mut config) = (Vec::new(), Vec::new());
         for asked in asked {
             let mut given = None;
-            for (index, share) in shares.by_ref().take(asked.count as usize) {
+            for (index, share) in shares.by_ref().take(asked.each.count as usize) {
                 let gpu = GpuId { node: seat.node, index: *index };
                 results.push(result(asked, node, (gpu, *share), machines, &mut share_id)?);
                 given = Some(*share);
@@ -113,7 +112,7 @@ fn configuration(asked: &Asked, share: Share) -> Result<DeviceAllocationConfigur
     };
     let parameters = serde_json::to_value(given).map_err(|error| error.to_string())?;
     Ok(DeviceAllocationConfiguration {
-        source: "FromClass".into(),
+        source: FROM_CLASS.into(),
         requests: Some(vec![asked.request.clone()]),
         opaque: Some(OpaqueDeviceConfiguration {
             driver: names::DRIVER.into(),

@@ -9,10 +9,10 @@ use k8s_openapi::api::resource::v1::{
 use model::{Class, GpuAsk, GpuDemand, Isolation, ModeSet, ModelSet, SharingKind};
 use serde::Deserialize;
 
-use crate::share::GpuShare;
+use crate::quantity::MIB;
+use crate::share::{self, GpuShare};
 use crate::{names, quantity};
 
-const MIB: u64 = 1 << 20;
 /// Devices of one request (API reference, ResourceClaim: 32 results a claim).
 const COUNT_MAX: i64 = 32;
 
@@ -25,9 +25,7 @@ pub(super) struct Classes(BTreeMap<String, GpuShare>);
 pub(super) struct Asked {
     /// The request's name.
     pub(super) request: String,
-    /// How many devices.
-    pub(super) count: u32,
-    /// What of each, and in which ways.
+    /// How many devices, what of each, and in which ways.
     pub(super) each: GpuDemand,
     /// What kind of work it is for.
     pub(super) class: Option<Class>,
@@ -93,7 +91,6 @@ impl Classes {
         });
         Ok(Asked {
             request: name.clone(),
-            count: each.count,
             each,
             class: class.transpose()?,
             priority: share.priority,
@@ -114,14 +111,8 @@ fn class_of(request: &DeviceRequest) -> Option<&str> {
 /// What the claim's author says of the request's share.
 fn own_share(claim: &ResourceClaim, request: &str) -> Result<GpuShare, String> {
     let configs = claim.spec.devices.iter().flat_map(|devices| devices.config.iter().flatten());
-    let covers = configs.filter(|config| {
-        let requests = config.requests.as_deref().unwrap_or_default();
-        requests.is_empty() || requests.iter().any(|one| one == request)
-    });
-    let mut ours = covers
-        .filter_map(|config| config.opaque.as_ref())
-        .filter(|opaque| opaque.driver == names::DRIVER);
-    let Some(opaque) = ours.next_back() else { return Ok(GpuShare::new()) };
+    let configs = configs.map(|config| (&config.requests, &config.opaque));
+    let Some(opaque) = share::configured(request, configs) else { return Ok(GpuShare::new()) };
     let share = GpuShare::deserialize(&opaque.parameters.0);
     let share = share.map_err(|error| format!("request {request}: GpuShare: {error}"))?;
     if share.start.is_some() {
@@ -274,7 +265,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(
-            (two.count, two.class, two.each.modes),
+            (two.each.count, two.class, two.each.modes),
             (2, Some(Class::Service), ModeSet::of(&[SharingKind::Mps]))
         );
         assert_eq!(two.each.accepts, [ModelSet::parse("a100")]);

@@ -1,7 +1,7 @@
 //! The engine's fleet, from nodes and what their agents have published of cards. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
@@ -10,9 +10,9 @@ use model::{
     ProfileIndex, SharingKind,
 };
 
+use crate::quantity::MIB;
 use crate::{names, quantity};
 
-const MIB: u64 = 1 << 20;
 /// Memory that a CUDA context takes where the catalogue does not know the model.
 const CONTEXT_MIB: u64 = 500;
 /// The driver's numbers of instances are what its agent has taken off for overhead: 5 %, see `GpuModel::instance_memory_mib`.
@@ -69,16 +69,16 @@ impl Machines {
         slices: &[Arc<ResourceSlice>],
         free: &BTreeMap<String, Host>,
     ) -> Self {
-        let catalogue = Catalogue::shipped().unwrap_or_default();
+        let pools = by_pool(slices);
         let mut models = Models::default();
         let names: BTreeSet<&str> =
             nodes.iter().filter_map(|node| node.metadata.name.as_deref()).collect();
         let (mut machines, mut fleet) = (Self::default(), Vec::new());
         for (name, at) in names.into_iter().zip(0..) {
             let node = NodeId(at);
-            let pool = Pool::of(name, slices);
+            let pool = Pool::of(pools.get(name).cloned().unwrap_or_default());
             let (mut gpus, mut cards) = (Vec::new(), Vec::new());
-            for (read, index) in pool.cards(&catalogue).into_iter().zip(0..=u8::MAX) {
+            for (read, index) in pool.cards().into_iter().zip(0..=u8::MAX) {
                 machines.enter(name, GpuId { node, index }, &read.card);
                 let mut gpu = Gpu::idle(models.share(read.model), read.offers);
                 gpu.set_aside(read.is_closed);
@@ -139,6 +139,22 @@ impl Models {
     }
 }
 
+/// Slices of our driver, by the node that they are of.
+fn by_pool(slices: &[Arc<ResourceSlice>]) -> BTreeMap<&str, Vec<&Arc<ResourceSlice>>> {
+    let mut pools: BTreeMap<&str, Vec<&Arc<ResourceSlice>>> = BTreeMap::new();
+    for slice in slices.iter().filter(|slice| slice.spec.driver == names::DRIVER) {
+        pools.entry(&slice.spec.pool.name).or_default().push(slice);
+    }
+    pools
+}
+
+/// What a CUDA context takes on a model, by the shipped catalogue, which is read once.
+fn context_mib(model: &str) -> u64 {
+    static CATALOGUE: OnceLock<Catalogue> = OnceLock::new();
+    let catalogue = CATALOGUE.get_or_init(|| Catalogue::shipped().unwrap_or_default());
+    catalogue.get(model).map_or(CONTEXT_MIB, |known| known.context_mib)
+}
+
 /// What the agent of one node has published last.
 struct Pool<'a> {
     devices: Vec<&'a Device>,
@@ -148,11 +164,7 @@ struct Pool<'a> {
 
 impl<'a> Pool<'a> {
     /// Of an unfinished generation nothing counts, as for the scheduler.
-    fn of(node: &str, slices: &'a [Arc<ResourceSlice>]) -> Self {
-        let ours = |slice: &&Arc<ResourceSlice>| {
-            slice.spec.driver == names::DRIVER && slice.spec.pool.name == node
-        };
-        let mut ours: Vec<&Arc<ResourceSlice>> = slices.iter().filter(ours).collect();
+    fn of(mut ours: Vec<&'a Arc<ResourceSlice>>) -> Self {
         let last = ours.iter().map(|slice| slice.spec.pool.generation).max();
         ours.retain(|slice| Some(slice.spec.pool.generation) == last);
         let wanted = ours.first().map_or(0, |slice| slice.spec.pool.resource_slice_count);
@@ -173,7 +185,7 @@ impl<'a> Pool<'a> {
     }
 
     /// Cards in the order of the driver's index.
-    fn cards(&self, catalogue: &Catalogue) -> Vec<Read> {
+    fn cards(&self) -> Vec<Read> {
         let mut cards: Vec<&Device> = self
             .devices
             .iter()
@@ -181,18 +193,17 @@ impl<'a> Pool<'a> {
             .filter(|device| text(device, "type") == Some("card"))
             .collect();
         cards.sort_by_key(|card| (number(card, "index"), card.name.clone()));
-        cards.into_iter().map(|card| self.card(card, catalogue)).collect()
+        cards.into_iter().map(|card| self.card(card)).collect()
     }
 
-    fn card(&self, device: &Device, catalogue: &Catalogue) -> Read {
+    fn card(&self, device: &Device) -> Read {
         let uuid = text(device, "uuid").unwrap_or(&device.name).to_owned();
         let name = text(device, "model").unwrap_or("gpu").to_owned();
         let (mig, instances) = self.geometry(device, &uuid);
-        let known = catalogue.get(&name);
         let model = GpuModel {
             id: ModelId(0),
             memory_mib: capacity(device, names::MEMORY) / MIB,
-            context_mib: known.map_or(CONTEXT_MIB, |known| known.context_mib),
+            context_mib: context_mib(&name),
             modes: ModeSet::ALL,
             mig,
             name,

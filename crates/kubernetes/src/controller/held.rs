@@ -5,12 +5,9 @@ use model::{Class, GpuId, Share, SharingKind};
 use serde::Deserialize;
 
 use super::fleet::{Machines, Named};
-use crate::share::GpuShare;
+use crate::quantity::MIB;
+use crate::share::{self, FROM_CLASS, GpuShare};
 use crate::{names, quantity};
-
-const MIB: u64 = 1 << 20;
-/// The source of configuration that users cannot write.
-const FROM_CLASS: &str = "FromClass";
 
 /// A share of one card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +31,9 @@ pub(super) fn of(claim: &ResourceClaim, machines: &Machines) -> Result<Vec<Held>
     let results = devices.results.iter().flatten().filter(|result| result.driver == names::DRIVER);
     let counted = results.filter(|result| result.admin_access != Some(true));
     let config = |request: &str| {
-        let configs = devices.config.iter().flatten().filter(|config| config.source == FROM_CLASS);
-        let covers = configs.filter(|config| {
-            let requests = config.requests.as_deref().unwrap_or_default();
-            requests.is_empty() || requests.iter().any(|one| one == request)
-        });
-        let mut ours = covers
-            .filter_map(|config| config.opaque.as_ref())
-            .filter(|opaque| opaque.driver == names::DRIVER);
-        ours.next_back()
+        let of_class = devices.config.iter().flatten().filter(|config| config.source == FROM_CLASS);
+        let found = share::configured(request, of_class.map(|one| (&one.requests, &one.opaque)));
+        found
             .and_then(|opaque| GpuShare::deserialize(&opaque.parameters.0).ok())
             .unwrap_or_default()
     };

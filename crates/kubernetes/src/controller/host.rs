@@ -3,9 +3,7 @@
 use k8s_openapi::api::core::v1::{Container, Node, Pod, ResourceRequirements};
 
 use super::fleet::Host;
-use crate::quantity;
-
-const MIB: u64 = 1 << 20;
+use crate::quantity::{self, MIB};
 
 /// What a node has for pods.
 pub(super) fn allocatable(node: &Node) -> Host {

@@ -38,7 +38,7 @@ pub fn is_gated(pod: &Pod) -> bool {
     gates.into_iter().any(|gate| gate.name == names::GATE)
 }
 
-/// Whether a pod is over, or is going.
+/// Whether a pod is over.
 pub fn is_over(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))

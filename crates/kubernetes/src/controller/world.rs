@@ -186,7 +186,7 @@ impl World {
         };
         let mut seats: BTreeMap<NodeId, Vec<(u8, Share)>> = BTreeMap::new();
         for one in held {
-            let mode = mode_of(one.share, tenants_max);
+            let mode = one.share.mode(tenants_max);
             self.snapshot.set_mode(one.gpu, mode).or_else(|refusal| {
                 self.is_in(one.gpu, mode).then_some(()).ok_or_else(|| refusal.to_string())
             })?;
@@ -211,17 +211,6 @@ impl World {
         let node = self.snapshot.fleet().node(gpu.node);
         node.and_then(|node| node.gpus().get(usize::from(gpu.index)))
             .is_some_and(|found| found.mode() == mode)
-    }
-}
-
-/// The mode that a card must be in for a share.
-pub(super) fn mode_of(share: Share, tenants_max: u8) -> SharingMode {
-    match share {
-        Share::Exclusive => SharingMode::Exclusive,
-        Share::TimeSlice { .. } => SharingMode::TimeSlice { tenants_max },
-        Share::Mps { .. } => SharingMode::Mps { tenants_max },
-        Share::Mig { .. } => SharingMode::Mig,
-        Share::MemoryCapped { .. } => SharingMode::MemoryCapped { tenants_max },
     }
 }
 
@@ -251,7 +240,7 @@ fn asked(claims: &[&Arc<ResourceClaim>], classes: &Classes) -> Result<Asking, St
 fn demand(asked: &[(Arc<ResourceClaim>, Vec<Asked>)]) -> Result<GpuDemand, String> {
     let mut all = asked.iter().flat_map(|(_, asked)| asked);
     let first = all.next().ok_or("it asks for no device")?;
-    let count = first.count + all.clone().map(|one| one.count).sum::<u32>();
+    let count = first.each.count + all.clone().map(|one| one.each.count).sum::<u32>();
     let alike = |one: &Asked| GpuDemand { count: 0, ..one.each.clone() };
     match all.find(|one| alike(one) != alike(first)) {
         None => Ok(GpuDemand { count, ..first.each.clone() }),

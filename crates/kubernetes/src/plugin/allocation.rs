@@ -9,11 +9,8 @@ use k8s_openapi::api::resource::v1::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::share::GpuShare;
+use crate::share::{self, FROM_CLASS, GpuShare};
 use crate::{names, quantity};
-
-/// The source of configuration that users cannot write.
-const FROM_CLASS: &str = "FromClass";
 
 /// One device that a claim was given, and what of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,10 +131,10 @@ fn one(
     };
     let compute = amount(names::COMPUTE, quantity::milli)?;
     Ok(Given {
-        request: base(request).to_owned(),
+        request: share::base(request).to_owned(),
         device: device.clone(),
         share_id: result.share_id.clone(),
-        share: share(request, configs)?,
+        share: share_of(request, configs)?,
         memory_bytes: amount(names::MEMORY, quantity::whole)?,
         compute_milli: compute.map(|milli| u32::try_from(milli).unwrap_or(u32::MAX)),
         booked: result.consumed_capacity.is_some(),
@@ -145,20 +142,14 @@ fn one(
     })
 }
 
-/// The last that covers the request: the controller's stands behind what a class says.
-fn share(
+/// What the controller, or the class, says of the request's share.
+fn share_of(
     request: &str,
     configs: &[DeviceAllocationConfiguration],
 ) -> Result<Option<GpuShare>, AllocationError> {
-    let covers = |config: &&DeviceAllocationConfiguration| {
-        let requests = config.requests.as_deref().unwrap_or_default();
-        requests.is_empty() || requests.iter().any(|one| one == request || one == base(request))
-    };
-    let of_class = configs.iter().filter(|config| config.source == FROM_CLASS).filter(covers);
-    let mut ours = of_class.filter_map(|config| config.opaque.as_ref());
-    let Some(found) = ours.rfind(|opaque| opaque.driver == names::DRIVER) else {
-        return Ok(None);
-    };
+    let of_class = configs.iter().filter(|config| config.source == FROM_CLASS);
+    let of_class = of_class.map(|config| (&config.requests, &config.opaque));
+    let Some(found) = share::configured(request, of_class) else { return Ok(None) };
     let wrong = |why: String| AllocationError::Configuration { request: request.to_owned(), why };
     let share =
         GpuShare::deserialize(&found.parameters.0).map_err(|error| wrong(error.to_string()))?;
@@ -171,11 +162,6 @@ fn share(
         )));
     }
     Ok(Some(share))
-}
-
-/// A request without the alternative that was chosen: `gpu` of `gpu/large`.
-fn base(request: &str) -> &str {
-    request.split_once('/').map_or(request, |(base, _)| base)
 }
 
 #[cfg(test)]

@@ -15,9 +15,9 @@ use model::{CatalogueError, GpuModel, MigGeometry, MigProfile, ProfileIndex};
 use node::inventory::{self, Inventory, LostDevice};
 
 use super::attributes;
+use crate::quantity::MIB;
 use crate::{names, quantity};
 
-const MIB: u64 = 1 << 20;
 const MILLI: u64 = 1000;
 
 /// All cards of a node, in the driver's order.

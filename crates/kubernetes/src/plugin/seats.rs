@@ -7,9 +7,9 @@ use thiserror::Error;
 
 use super::allocation::Given;
 use super::devices::{Card, Instance, Named, Offers};
+use crate::quantity::MIB;
 use crate::share::GpuShare;
 
-const MIB: u64 = 1 << 20;
 const WHOLE_MILLI: u32 = 1000;
 
 /// What a claim is to hold of one card.

@@ -34,7 +34,7 @@ impl Machine {
         let holder = holder.into();
         self.with_lock(|machine| {
             let holds = machine.holds_on(gpu)?;
-            let mode = mode_of(share);
+            let mode = share.mode(TENANTS_MAX);
             let mut book = machine.idle(inventory, gpu)?;
             if let Err(refusal) = fits_beside(&mut book, &holds, mode, share) {
                 return Err(taken(gpu, &refusal, &holds));
@@ -80,23 +80,11 @@ fn fits_beside(
     for (hold, number) in holds.iter().zip(0..) {
         // What is not known may be all of it.
         let held = hold.share.unwrap_or(Share::Exclusive);
-        gpu.set_mode(mode_of(held))?;
+        gpu.set_mode(held.mode(TENANTS_MAX))?;
         let tenant = Tenant { workload: WorkloadId(number), share: held, class: Class::Batch };
         gpu.admit(tenant)?;
     }
     gpu.fits(mode, share)
-}
-
-/// The mode that a GPU must be in for a share.
-fn mode_of(share: Share) -> SharingMode {
-    let tenants_max = TENANTS_MAX;
-    match share {
-        Share::Exclusive => SharingMode::Exclusive,
-        Share::TimeSlice { .. } => SharingMode::TimeSlice { tenants_max },
-        Share::Mps { .. } => SharingMode::Mps { tenants_max },
-        Share::Mig { .. } => SharingMode::Mig,
-        Share::MemoryCapped { .. } => SharingMode::MemoryCapped { tenants_max },
-    }
 }
 
 fn taken(gpu: &str, refusal: &Refusal, holds: &[Hold]) -> MachineError {
@@ -128,7 +116,7 @@ mod tests {
             share: Some(*share),
         };
         let holds: Vec<Hold> = held.iter().map(hold).collect();
-        fits_beside(&mut Gpu::idle(model, ModeSet::ALL), &holds, mode_of(share), share)
+        fits_beside(&mut Gpu::idle(model, ModeSet::ALL), &holds, share.mode(TENANTS_MAX), share)
     }
 
     #[test]
