@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use kubernetes_lab::hotpot::{CLASS, slice};
 use kubernetes_lab::{Cluster, Daemon, LabError, ObjectNode, Options, WITHOUT_SIGNS_OF_LIFE};
 
 use crate::Verdict;
@@ -17,11 +18,8 @@ const RATIO_MIN: f64 = 0.95;
 const PATIENCE: Duration = Duration::from_secs(300);
 const POLL: Duration = Duration::from_millis(100);
 
-const CLASS: &str = "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: gpu.hotpot.dev}\nspec:\n  \
-                     selectors: [{cel: {expression: \"device.driver == 'gpu.hotpot.dev' && false\"}}]\n  \
-                     config: [{opaque: {driver: gpu.hotpot.dev, parameters: {apiVersion: hotpot.dev/v1, kind: GpuShare}}}]\n---\n\
-                     apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: share}\nspec: {spec: {devices: {requests: \
-                     [{name: gpu, exactly: {deviceClassName: gpu.hotpot.dev, capacity: {requests: {memory: 10Gi}}}}]}}}\n";
+const TEMPLATE: &str = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: share}\nspec: {spec: {devices: {requests: \
+                        [{name: gpu, exactly: {deviceClassName: gpu.hotpot.dev, capacity: {requests: {memory: 10Gi}}}}]}}}\n---\n";
 
 /// * `quick` — 100 pods on 20 nodes instead of 500 on 100.
 pub(crate) fn run(quick: bool) -> Verdict {
@@ -54,7 +52,7 @@ fn rate(nodes: u32, pods: u32, hotpot: Option<&Path>) -> Result<f64, String> {
     let object = |name: &String| ObjectNode { name: name.clone(), cpus: 16, memory_mib: 64_000 };
     cluster.add_nodes(&names.iter().map(object).collect::<Vec<_>>()).map_err(said)?;
     let slices: String = names.iter().map(|name| slice(name)).collect();
-    cluster.apply(&(CLASS.to_owned() + "---\n" + &slices)).map_err(said)?;
+    cluster.apply(&([CLASS, TEMPLATE, &slices].concat())).map_err(said)?;
     // Nobody is bound before all are there.
     cluster.stop(&Daemon::Scheduler);
     let made: String = (0..pods).map(|at| pod(at, hotpot.is_some())).collect();
@@ -103,19 +101,6 @@ fn controller(cluster: &Cluster, program: &Path) -> Result<Running, String> {
     let started =
         command.args(["kubernetes", "controller"]).stdout(Stdio::null()).stderr(log).spawn();
     started.map(Running).map_err(|error| format!("{}: {error}", program.display()))
-}
-
-fn slice(node: &str) -> String {
-    let attributes = format!(
-        "{{type: {{string: card}}, uuid: {{string: GPU-{node}}}, model: {{string: a100-80gb}}, index: {{int: 0}}, \
-         memoryCap: {{string: cooperative}}, computeCap: {{string: cooperative}}, mps: {{bool: true}}, mig: {{bool: false}}}}"
-    );
-    format!(
-        "apiVersion: resource.k8s.io/v1\nkind: ResourceSlice\nmetadata: {{name: {node}-gpu}}\nspec:\n  driver: gpu.hotpot.dev\n  \
-         nodeName: {node}\n  pool: {{name: {node}, generation: 1, resourceSliceCount: 1}}\n  devices:\n  - name: gpu-{node}\n    \
-         allowMultipleAllocations: true\n    attributes: {attributes}\n    \
-         capacity: {{memory: {{value: 80Gi}}, compute: {{value: \"1\"}}}}\n---\n"
-    )
 }
 
 fn pod(at: u32, with_share: bool) -> String {

@@ -40,7 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fake-nvml", &["fake-machine", "fake-gpu"]),
     ("fake-cuda", &["fake-machine", "fake-gpu"]),
     ("fake-tools", &["fake-machine"]),
-    ("lab-base", &[]),
+    ("lab-base", &["fake-machine"]),
     ("slurm-lab", &["fake-machine", "lab-base"]),
     ("kubernetes-lab", &["fake-machine", "lab-base"]),
     (

@@ -6,8 +6,9 @@ mod live;
 use std::path::Path;
 use std::process::Stdio;
 
+use kubernetes_lab::hotpot::CLASS;
 use kubernetes_lab::{Cluster, Image, Options};
-use live::{CLASS, Folder, Running, built, controller, template};
+use live::{Folder, Running, built, controller, template};
 
 const IMAGE: &str = "localhost/lab/client:1";
 /// What containers need beside the driver's files to find a simulated card.

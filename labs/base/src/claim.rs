@@ -41,18 +41,3 @@ impl Claim {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_taken_once_until_it_is_dropped() {
-        let name = format!("test-{}", std::process::id());
-        let first = Claim::take(&name).expect("nobody has it");
-        assert!(Claim::take(&name).is_none());
-        assert!(Claim::wait(&name, Duration::ZERO).is_err());
-        drop(first);
-        assert!(Claim::take(&name).is_some());
-    }
-}

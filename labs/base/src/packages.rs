@@ -61,3 +61,25 @@ fn apt_get(words: &[&str]) -> Result<(), String> {
     }
     Err(format!("apt-get {}: {}", words.join(" "), String::from_utf8_lossy(&done.stderr).trim()))
 }
+
+/// Whether a test can have a lab here. Says what was installed; where a lab cannot be had, it says by the test's name that
+/// this is skipped.
+///
+/// * `installed` — what came of having missing things installed: what was done, nothing if all was there.
+///
+/// # Panics
+/// What is wrong is not that something cannot be had.
+#[allow(clippy::print_stderr, clippy::panic, reason = "for tests: this is what they say")]
+pub fn can_be_had(test: &str, installed: Result<Vec<String>, LabError>) -> bool {
+    match installed {
+        Ok(done) => {
+            done.iter().for_each(|done| eprintln!("{done}"));
+            true
+        }
+        Err(error @ LabError::Packages { .. }) => {
+            eprintln!("skipped: {test}: {error}");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}

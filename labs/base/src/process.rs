@@ -15,6 +15,8 @@ use crate::error::{LabError, at};
 
 /// A daemon that takes longer to end is killed.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// Lines of a log in a message.
+const TAIL: usize = 12;
 const POLL: Duration = Duration::from_millis(10);
 
 /// A process, told from a later one with the same number by its start.
@@ -128,6 +130,31 @@ pub fn kill_all(processes: &BTreeSet<Process>) {
 pub fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs a program to its end and returns what it printed.
+///
+/// # Errors
+/// It cannot be started, or failed; the error has all that it said.
+pub fn done(command: &mut Command) -> Result<String, LabError> {
+    let line = line(command);
+    let failed = |why: String| LabError::Failed { line: line.clone(), why };
+    let ended = command.output().map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8_lossy(&ended.stdout).into_owned();
+    if ended.status.success() {
+        return Ok(text);
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    Err(failed(format!("{}\n{text}{}", ended.status, said.trim_end())))
+}
+
+/// The last lines of a log; nothing if it is not there.
+#[must_use]
+pub fn tail(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(TAIL)..].join("\n")
 }
 
 /// What `/proc/PID/stat` says (proc(5)).

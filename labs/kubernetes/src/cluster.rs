@@ -9,7 +9,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fake_machine::layout;
-use lab_base::process::Process;
+use lab_base::process::{Process, done, tail};
 use lab_base::{LabError, Place, at};
 use nix::sys::signal::Signal;
 
@@ -30,8 +30,6 @@ const FOLDERS: &[&str] = &["etc", "images", "keys", "log", "machines", "run", "s
 /// Nothing is waited for longer.
 const PATIENCE: Duration = Duration::from_secs(300);
 const POLL: Duration = Duration::from_millis(50);
-/// Lines of each log in a message.
-const TAIL: usize = 12;
 
 /// A cluster of this process. It goes down when this is dropped or its process ends, however that ends.
 #[derive(Debug)]
@@ -357,26 +355,4 @@ impl Cluster {
         }
         text
     }
-}
-
-/// Runs a program to its end and returns what it printed.
-fn done(command: &mut Command) -> Result<String, LabError> {
-    let line = lab_base::process::line(command);
-    let done = command
-        .output()
-        .map_err(|error| LabError::Failed { line: line.clone(), why: error.to_string() })?;
-    let text = String::from_utf8_lossy(&done.stdout).into_owned();
-    if done.status.success() {
-        return Ok(text);
-    }
-    let why = format!("{}\n{text}{}", done.status, String::from_utf8_lossy(&done.stderr));
-    Err(LabError::Failed { line, why })
-}
-
-/// The last lines of a file; nothing if it is not there.
-fn tail(path: &Path) -> String {
-    let text = fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(TAIL)..].join("\n")
 }

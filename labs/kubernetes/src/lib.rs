@@ -3,7 +3,8 @@
 //! [`Options`] says what is wanted, [`Cluster`] is what runs. Everything lies in one folder and in namespaces of its own:
 //! when their first process ends, all of the cluster does. `programs` is where Kubernetes' programs come from, `keys` who is who
 //! to the API server, `conf` what the daemons read, `daemon` how each is started, `namespaces` what all of it runs in, `enter` how to get in,
-//! `node` what a node has of its own, `image` what pods run, `objects` nodes that nobody runs.
+//! `node` what a node has of its own, `image` what pods run, `objects` nodes that nobody runs, `hotpot` what its
+//! controller needs.
 #![forbid(unsafe_code)]
 
 mod cgroup;
@@ -12,6 +13,7 @@ mod conf;
 mod daemon;
 mod down;
 mod enter;
+pub mod hotpot;
 mod image;
 mod keys;
 mod namespaces;

@@ -1,12 +1,9 @@
 //! What a node has of its own: mounts, processes and a name; a simulated GPU machine; what its daemons read.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 
-use fake_machine::layout;
 use lab_base::process::Process;
-use lab_base::{LabError, Place, at};
+use lab_base::{LabError, Place, machine};
 
 use crate::conf::{self, node_address};
 use crate::namespaces;
@@ -15,8 +12,6 @@ use crate::programs::Programs;
 
 /// Where a node's driver is, as where a driver container has installed it.
 pub(crate) const DRIVER: &str = "/run/nvidia/driver";
-/// Files by which processes take turns at a simulated machine.
-const MACHINE_LOCKS: [&str; 2] = ["lock", "gpus.lock"];
 /// The kubelet sets these for the whole machine; stand-ins keep the real ones as they are.
 const SYSCTLS: [(&str, &str); 6] = [
     ("vm/overcommit_memory", "1"),
@@ -57,7 +52,7 @@ pub(crate) fn make(
     )?;
     place.write(&format!("etc/{node}/cni/10-lab.conflist"), &conf::cni(node, index), false)?;
     place.write(&format!("etc/{node}/node.sh"), &script(place, node, index), true)?;
-    machine(&place.path(&format!("machines/{node}")), options)
+    machine::make(&place.path(&format!("machines/{node}")), &options.specs()?)
 }
 
 /// Makes a node's namespaces; gives their first process.
@@ -94,7 +89,7 @@ fn ready(node: &str) -> String {
 fn script(place: &Place, node: &str, index: usize) -> String {
     let path = |name: &str| place.path(name).display().to_string();
     let state = |name: &str| path(&format!("state/{node}/{name}"));
-    let (lib, work, machine) = (state("lib"), state("work"), path(&format!("machines/{node}")));
+    let (lib, work, gpus) = (state("lib"), state("work"), path(&format!("machines/{node}")));
     let sysctls: String = SYSCTLS
         .iter()
         .map(|(name, value)| {
@@ -115,39 +110,9 @@ fn script(place: &Place, node: &str, index: usize) -> String {
          mount -t tmpfs tmpfs /var/log\n\
          mkdir -p /var/lib/kubelet /var/lib/hotpot /var/log/pods /var/log/containers\n\
          mount --bind /var/lib/kubelet /var/lib/kubelet\nmount --make-rshared /var/lib/kubelet\n\
-         mount --rbind {machine} {DRIVER}\n\
+         mount --rbind {gpus} {DRIVER}\n\
          : > {}\n\
          while :; do sleep 3600 & wait; done\n",
         path(&ready(node))
     )
-}
-
-/// A simulated machine with the driver's libraries and programs beside it.
-fn machine(folder: &Path, options: &Options) -> Result<(), LabError> {
-    layout::lay_out(folder, &options.specs()?, &parts()?).map_err(at(folder))?;
-    let machine = folder.join(layout::STATE);
-    let open = |path: &Path, mode: u32| {
-        fs::set_permissions(path, PermissionsExt::from_mode(mode)).map_err(at(path))
-    };
-    // Processes of all users use the GPUs, and the simulated driver is in their processes.
-    open(&machine, 0o777)?;
-    for name in MACHINE_LOCKS {
-        let path = machine.join(name);
-        fs::File::create(&path).map_err(at(&path))?;
-        open(&path, 0o666)?;
-    }
-    Ok(())
-}
-
-/// Where the simulated driver was built: beside this program or, for tests, a folder above.
-fn parts() -> Result<PathBuf, LabError> {
-    // Only its folder counts: cargo may have put another file in its place since.
-    let program = std::env::current_exe().map_err(at(Path::new("/proc/self/exe")))?;
-    let has_all = |folder: &&Path| layout::missing(folder).is_empty();
-    let found = program.ancestors().skip(1).take(2).find(has_all);
-    found.map(Path::to_path_buf).ok_or_else(|| {
-        let text = "the simulated driver is not built: cargo build -p fake-nvml -p fake-cuda -p fake-tools, in the \
-                    same profile";
-        LabError::Options(text.into())
-    })
 }

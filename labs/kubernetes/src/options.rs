@@ -54,10 +54,6 @@ impl Options {
 
     /// The GPUs of a node.
     pub(crate) fn specs(&self) -> Result<Vec<GpuSpec>, LabError> {
-        let listed = GpuSpec::list(&format!("{}:{}", self.gpu, self.gpus));
-        match self.gpus {
-            0 => Ok(Vec::new()),
-            _ => listed.map_err(|error| LabError::Options(error.to_string())),
-        }
+        lab_base::machine::specs(&self.gpu, self.gpus)
     }
 }

@@ -92,19 +92,8 @@ pub fn install() -> Result<Vec<String>, LabError> {
 ///
 /// # Panics
 /// What is wrong is not that something cannot be had.
-#[allow(clippy::print_stderr, clippy::panic, reason = "for tests: this is what they say")]
 pub fn can_be_had(test: &str) -> bool {
-    match install() {
-        Ok(done) => {
-            done.iter().for_each(|done| eprintln!("{done}"));
-            true
-        }
-        Err(error @ LabError::Packages { .. }) => {
-            eprintln!("skipped: {test}: {error}");
-            false
-        }
-        Err(error) => panic!("{error}"),
-    }
+    packages::can_be_had(test, install())
 }
 
 /// Kubernetes and etcd, and the names by which they are called.

@@ -1,9 +1,10 @@
 //! MariaDB and slurmdbd, in the cluster's folder like all else.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use lab_base::{LabError, Place, at, process};
+use lab_base::process::done;
+use lab_base::{LabError, Place, at};
 
 use crate::conf;
 use crate::daemon::program;
@@ -71,22 +72,6 @@ pub(crate) fn enter(options: &Options, place: &Place) -> Result<(), LabError> {
     } else {
         add(&["user", &options.users.join(","), "account=lab"])
     }
-}
-
-/// What a program prints, once it has ended well.
-pub(crate) fn done(command: &mut Command) -> Result<String, LabError> {
-    let failed =
-        |command: &Command, why: String| LabError::Failed { line: process::line(command), why };
-    let ended = match command.stdin(Stdio::null()).output() {
-        Ok(ended) => ended,
-        Err(error) => return Err(failed(command, error.to_string())),
-    };
-    let text = String::from_utf8_lossy(&ended.stdout).into_owned();
-    if ended.status.success() {
-        return Ok(text);
-    }
-    let said = String::from_utf8_lossy(&ended.stderr);
-    Err(failed(command, format!("{}\n{text}{}", ended.status, said.trim_end())))
 }
 
 /// Writes what slurmdbd reads, which nobody else may.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use lab_base::process::Process;
+use lab_base::process::{Process, done, tail};
 use lab_base::{Claim, LabError, Place, at};
 
 use crate::accounting;
@@ -27,8 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 /// How long a cluster with cgroups waits for another one to go.
 const TURN: Duration = Duration::from_secs(540);
-/// Lines of each log in a message.
-const TAIL: usize = 12;
 
 /// A cluster of this process. It goes down when this is dropped; one that outlives its process, because that
 /// was killed, goes down when the next comes up in its folder.
@@ -106,7 +104,7 @@ impl Cluster {
     /// It failed; the error has all that it said. An empty line is an error too.
     pub fn run(&self, line: &[&str]) -> Result<String, LabError> {
         let (program, words) = line.split_first().unwrap_or((&"", &[]));
-        accounting::done(self.command(program).args(words))
+        done(self.command(program).args(words))
     }
 
     /// The folder of a node's own things: `machine`, the simulated GPUs as `fake_machine::Machine::open`
@@ -309,14 +307,6 @@ impl Cluster {
         let why = format!("it has ended\n{}\n{}", tail(&logs[0]), tail(&logs[1]));
         LabError::Failed { line: daemon.to_string(), why }
     }
-}
-
-/// The last lines of a file; nothing if it is not there.
-fn tail(path: &Path) -> String {
-    let text = fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(TAIL)..].join("\n")
 }
 
 /// This host's name without its domain, as Slurm's daemons compare it.

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use lab_base::process::{self, Process};
+use lab_base::process::{self, Process, done};
 use lab_base::{LabError, Place};
 
-use crate::accounting::done;
 use crate::cgroup;
 use crate::conf;
 use crate::daemon::{Daemon, program};

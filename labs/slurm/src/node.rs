@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fake_machine::{MACHINE_VARIABLE, layout};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
@@ -13,8 +13,6 @@ use lab_base::{LabError, Place, at};
 use crate::on_nodes::NODE_VARIABLE;
 use crate::options::Options;
 
-/// Files by which processes take turns at a simulated machine.
-const MACHINE_LOCKS: [&str; 2] = ["lock", "gpus.lock"];
 /// For local use (Linux' list of devices): no driver has it, so to open such a file gives ENXIO, or EPERM
 /// where a cgroup forbids it. It must not be that of a device that jobs need.
 const MAJOR: u64 = 120;
@@ -48,39 +46,11 @@ pub(crate) fn make(
 
 /// A simulated machine with the driver's libraries and programs beside it.
 fn simulated(machine: &Path, options: &Options) -> Result<(), LabError> {
-    layout::lay_out(machine, &options.specs()?, &parts()?).map_err(at(machine))?;
+    lab_base::machine::make(machine, &options.specs()?)?;
     fs::create_dir(machine.join("state")).map_err(at(machine))?;
     // As /run/lock is: users lock GPUs against each other.
     let (locks, open) = (machine.join("locks"), PermissionsExt::from_mode(0o1777));
-    fs::create_dir(&locks).and_then(|()| fs::set_permissions(&locks, open)).map_err(at(&locks))?;
-    for_all_users(&machine.join(layout::STATE))
-}
-
-/// Processes of all users use the GPUs, and the simulated driver is in their processes.
-fn for_all_users(machine: &Path) -> Result<(), LabError> {
-    let open = |path: &Path, mode: u32| {
-        fs::set_permissions(path, PermissionsExt::from_mode(mode)).map_err(at(path))
-    };
-    open(machine, 0o777)?;
-    for name in MACHINE_LOCKS {
-        let path = machine.join(name);
-        fs::File::create(&path).map_err(at(&path))?;
-        open(&path, 0o666)?;
-    }
-    Ok(())
-}
-
-/// Where the simulated driver was built: beside this program or, for tests, a folder above.
-fn parts() -> Result<PathBuf, LabError> {
-    // Only its folder counts: cargo may have put another file in its place since.
-    let program = std::env::current_exe().map_err(at(Path::new("/proc/self/exe")))?;
-    let has_all = |folder: &&Path| layout::missing(folder).is_empty();
-    let found = program.ancestors().skip(1).take(2).find(has_all);
-    found.map(Path::to_path_buf).ok_or_else(|| {
-        let text = "the simulated driver is not built: cargo build -p fake-nvml -p fake-cuda \
-                    -p fake-tools, in the same profile";
-        LabError::Options(text.into())
-    })
+    fs::create_dir(&locks).and_then(|()| fs::set_permissions(&locks, open)).map_err(at(&locks))
 }
 
 fn devices(folder: &Path, options: &Options, index: u64) -> Result<(), LabError> {

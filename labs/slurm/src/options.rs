@@ -87,11 +87,7 @@ impl Options {
 
     /// The GPUs of a node's simulated machine.
     pub(crate) fn specs(&self) -> Result<Vec<GpuSpec>, LabError> {
-        if self.gpus == 0 {
-            return Ok(Vec::new());
-        }
-        let listed = GpuSpec::list(&format!("{}:{}", self.gpu, self.gpus));
-        listed.map_err(|error| LabError::Options(error.to_string()))
+        lab_base::machine::specs(&self.gpu, self.gpus)
     }
 
     /// The nodes that `slurm.conf` names.

@@ -43,18 +43,7 @@ pub fn install(options: &Options) -> Result<Vec<&'static str>, LabError> {
 ///
 /// # Panics
 /// What is wrong is not that packages cannot be had.
-#[allow(clippy::print_stderr, clippy::panic, reason = "for tests: this is what they say")]
 pub fn can_be_had(test: &str, options: &Options) -> bool {
-    match install(options) {
-        Ok(installed) if installed.is_empty() => true,
-        Ok(installed) => {
-            eprintln!("installed {}", installed.join(" "));
-            true
-        }
-        Err(error @ LabError::Packages { .. }) => {
-            eprintln!("skipped: {test}: {error}");
-            false
-        }
-        Err(error) => panic!("{error}"),
-    }
+    let told = |names: Vec<&str>| names.iter().map(|name| format!("installed {name}")).collect();
+    packages::can_be_had(test, install(options).map(told))
 }

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
+use kubernetes_lab::hotpot::{CLASS, slice};
 use kubernetes_lab::{Cluster, ObjectNode, Options, WITHOUT_SIGNS_OF_LIFE};
 
 /// A folder of this test, gone at its end.
@@ -43,10 +44,6 @@ pub(crate) fn control_plane(test: &str, folder: &Folder) -> Option<Cluster> {
     Some(cluster)
 }
 
-pub(crate) const CLASS: &str = "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: gpu.hotpot.dev}\nspec:\n  \
-                     selectors: [{cel: {expression: \"device.driver == 'gpu.hotpot.dev' && false\"}}]\n  \
-                     config: [{opaque: {driver: gpu.hotpot.dev, parameters: {apiVersion: hotpot.dev/v1, kind: GpuShare}}}]\n";
-
 /// A program as it was built.
 pub(crate) fn built(name: &str) -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join(name)
@@ -66,19 +63,6 @@ pub(crate) fn add_nodes(cluster: &Cluster, names: &[&str]) {
     cluster.add_nodes(&names.iter().map(node).collect::<Vec<_>>()).unwrap();
     let slices: String = names.iter().map(|name| slice(name)).collect();
     cluster.apply(&slices).unwrap();
-}
-
-fn slice(node: &str) -> String {
-    let attributes = format!(
-        "{{type: {{string: card}}, uuid: {{string: GPU-{node}}}, model: {{string: a100-80gb}}, index: {{int: 0}}, \
-         memoryCap: {{string: cooperative}}, computeCap: {{string: cooperative}}, mps: {{bool: true}}, mig: {{bool: false}}}}"
-    );
-    format!(
-        "apiVersion: resource.k8s.io/v1\nkind: ResourceSlice\nmetadata: {{name: {node}-gpu}}\nspec:\n  driver: gpu.hotpot.dev\n  \
-         nodeName: {node}\n  pool: {{name: {node}, generation: 1, resourceSliceCount: 1}}\n  devices:\n  - name: gpu-{node}\n    \
-         allowMultipleAllocations: true\n    attributes: {attributes}\n    \
-         capacity: {{memory: {{value: 80Gi}}, compute: {{value: \"1\"}}}}\n---\n"
-    )
 }
 
 /// A template of claims for one share.
