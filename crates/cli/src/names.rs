@@ -35,7 +35,10 @@ impl<'a> Names<'a> {
                 format!("{} ({id})", shown(&workload.name))
             }
             Some(workload) => shown(&workload.name),
-            None => id.to_string(),
+            None => match self.snapshot.running().get(&id) {
+                Some(running) => format!("{} ({id})", shown(&running.workload.name)),
+                None => id.to_string(),
+            },
         }
     }
 }

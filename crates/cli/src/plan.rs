@@ -78,6 +78,10 @@ fn step_lines(text: &mut String, fleet: &Fleet, names: &Names<'_>, step: &Step) 
                 let _ = writeln!(text, "{}", line.trim_end());
             }
         }
+        Action::Preempt { workload, by_ms } => {
+            let (who, when) = (names.of_id(*workload), words::within(*by_ms));
+            let _ = writeln!(text, "ask    {who} to leave {when}  ({because})");
+        }
     }
 }
 
@@ -135,6 +139,12 @@ enum NamedStep {
         because: String,
         score: Option<i64>,
     },
+    Preempt {
+        workload: String,
+        id: u64,
+        by_ms: u64,
+        because: String,
+    },
 }
 
 #[derive(Serialize)]
@@ -149,7 +159,8 @@ fn json(snapshot: &Snapshot, policy: &Policy, plan: &Decision) -> String {
     let names = Names::of(snapshot);
     let fleet = snapshot.fleet();
     let raw = |id: &WorkloadId| {
-        let workload = snapshot.waiting().get(id);
+        let running = snapshot.running().get(id).map(|running| &running.workload);
+        let workload = snapshot.waiting().get(id).or(running);
         workload.map_or_else(String::new, |workload: &Arc<Workload>| workload.name.clone())
     };
     let step = |step: &Step| {
@@ -167,6 +178,12 @@ fn json(snapshot: &Snapshot, policy: &Policy, plan: &Decision) -> String {
                 seats: seats.iter().map(|seat| words::seat(fleet, seat)).collect(),
                 because,
                 score: words::score(&step.because),
+            },
+            Action::Preempt { workload, by_ms } => NamedStep::Preempt {
+                workload: raw(workload),
+                id: workload.0,
+                by_ms: *by_ms,
+                because,
             },
         }
     };

@@ -142,6 +142,7 @@ pub(crate) fn reason(reason: &Reason, name: impl Fn(WorkloadId) -> String) -> St
             starts_within(*head_starts_ms)
         ),
         Reason::Gang { members } => format!("all {members} members fit"),
+        Reason::MakesRoomFor(id) => format!("makes room for {}", name(*id)),
     }
 }
 
@@ -149,7 +150,7 @@ pub(crate) fn reason(reason: &Reason, name: impl Fn(WorkloadId) -> String) -> St
 pub(crate) fn score(reason: &Reason) -> Option<i64> {
     match reason {
         Reason::Best { score } | Reason::Backfill { score, .. } => Some(*score),
-        Reason::NeededBy(_) | Reason::Gang { .. } => None,
+        Reason::NeededBy(_) | Reason::Gang { .. } | Reason::MakesRoomFor(_) => None,
     }
 }
 
@@ -158,6 +159,10 @@ pub(crate) fn refusal(refusal: &Refusal, name: &dyn Fn(WorkloadId) -> String) ->
     if let Refusal::KeptForHead { head, until_ms } = refusal {
         let (head, within) = (name(*head), starts_within(*until_ms));
         return format!("fits only on nodes kept for {head}, which {within}");
+    }
+    if let Refusal::MakingRoom { leaving, by_ms } = refusal {
+        let plural = if *leaving == 1 { "" } else { "s" };
+        return format!("waits for {leaving} workload{plural} asked to leave {}", within(*by_ms));
     }
     if let Refusal::BehindHead { head } = refusal {
         return format!("stands behind {}, and the policy lets nobody go ahead", name(*head));
@@ -227,6 +232,14 @@ fn starts_within(at_ms: u64) -> String {
     match at_ms {
         0 => "starts now".to_string(),
         at_ms => format!("starts within {}", span(at_ms)),
+    }
+}
+
+/// By when somebody leaves.
+pub(crate) fn within(at_ms: u64) -> String {
+    match at_ms {
+        0 => "now".to_string(),
+        at_ms => format!("within {}", span(at_ms)),
     }
 }
 

@@ -18,6 +18,7 @@ pub fn apply(snapshot: &mut Snapshot, action: &Action, policy: &Policy) -> Resul
                 .map_or(snapshot.now_ms, |found| expected_end_ms(snapshot.now_ms, found, policy));
             snapshot.place(*workload, seats, until_ms)
         }
+        Action::Preempt { workload, by_ms } => snapshot.ask_to_leave(*workload, *by_ms),
     }
 }
 

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use model::{
-    Action, Gpu, GpuAsk, GpuDemand, GpuId, Node, NodeId, Owner, Plan, Policy, Seat, Share,
-    SharingMode, Snapshot, Workload, WorkloadId,
+    Action, Gpu, GpuAsk, GpuDemand, GpuId, Node, NodeId, Owner, Plan, Policy, Reason, Refusal,
+    Seat, Share, SharingMode, Snapshot, Workload, WorkloadId,
 };
 
 /// A broken invariant.
@@ -39,6 +39,9 @@ pub enum Violation {
     QuotaExceeded(Owner),
     /// An array gets more tasks at once than it wants.
     ArrayExceeded(WorkloadId),
+    /// A workload is asked to leave that does not run, may stay, leaves already or is asked twice; or
+    /// for one that is no more important, may not ask, or does not wait for it.
+    BadPreemption(WorkloadId),
 }
 
 impl fmt::Display for Violation {
@@ -64,6 +67,7 @@ impl fmt::Display for Violation {
             }
             Self::QuotaExceeded(owner) => write!(f, "the quota of {owner} is exceeded"),
             Self::ArrayExceeded(id) => write!(f, "array {id} has too many tasks at once"),
+            Self::BadPreemption(id) => write!(f, "{id} is asked to leave and must not be"),
         }
     }
 }
@@ -75,6 +79,13 @@ pub fn check(snapshot: &Snapshot, plan: &Plan, policy: &Policy) -> Vec<Violation
         match &step.action {
             Action::SetMode { gpu, mode } => recount.set_mode(*gpu, *mode),
             Action::Place { workload, seats } => recount.place(*workload, seats),
+            Action::Preempt { workload, by_ms } => {
+                // Counts only if the newcomer waits for just that.
+                let newcomer =
+                    if let Reason::MakesRoomFor(id) = step.because { Some(id) } else { None };
+                let newcomer = newcomer.filter(|id| makes_room(plan, *id));
+                recount.preempt(*workload, newcomer, *by_ms);
+            }
         }
     }
     if plan.at_ms != snapshot.now_ms {
@@ -93,6 +104,7 @@ pub fn check(snapshot: &Snapshot, plan: &Plan, policy: &Policy) -> Vec<Violation
 #[derive(Default)]
 struct Books {
     placed: BTreeSet<WorkloadId>,
+    asked: BTreeSet<WorkloadId>,
     modes: BTreeMap<GpuId, SharingMode>,
     shares: BTreeMap<GpuId, Vec<Share>>,
     hosts: BTreeMap<NodeId, (u64, u64)>,
@@ -146,6 +158,38 @@ impl Recount<'_> {
             let limits = [tasks.1, member.at_once_max];
             tasks.1 = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
         }
+    }
+
+    fn preempt(&mut self, id: WorkloadId, newcomer: Option<WorkloadId>, by_ms: u64) {
+        let first = self.books.asked.insert(id);
+        let running = self.snapshot.running().get(&id).filter(|_| first);
+        let newcomer = newcomer.and_then(|id| self.snapshot.waiting().get(&id));
+        let sound = running.zip(newcomer).is_some_and(|(running, newcomer)| {
+            let victim = &running.workload;
+            victim.preemptible
+                && running.leaves_by_ms.is_none()
+                && newcomer.preempts
+                && victim.priority < newcomer.priority
+                && self.may_ask(newcomer, by_ms)
+        });
+        if !sound {
+            self.found.push(Violation::BadPreemption(id));
+        }
+    }
+
+    /// Whether anybody may be asked to leave for the workload, and by that time.
+    fn may_ask(&self, newcomer: &Workload, by_ms: u64) -> bool {
+        let now_ms = self.snapshot.now_ms;
+        let Some(preemption) = self.policy.preemption else { return false };
+        let in_time = (now_ms..=now_ms.saturating_add(preemption.grace_ms)).contains(&by_ms);
+        let least = newcomer.demand.gpu_milli().saturating_mul(newcomer.members.max(1).into());
+        let used = self.snapshot.usage(&newcomer.owner).gpu_milli;
+        let limit = self.policy.quota(&newcomer.owner).gpu_milli_max.unwrap_or(u64::MAX);
+        let within_array = newcomer.array.is_none_or(|member| {
+            member.at_once_max == 0
+                || self.snapshot.array_running(member.array) < member.at_once_max
+        });
+        in_time && within_array && (least == 0 || used.saturating_add(least) <= limit)
     }
 
     fn seat(&mut self, workload: &Workload, seat: &Seat) {
@@ -235,6 +279,11 @@ impl Recount<'_> {
             }
         }
     }
+}
+
+/// Whether the plan says of a workload that room is made for it.
+fn makes_room(plan: &Plan, id: WorkloadId) -> bool {
+    matches!(plan.waiting.get(&id), Some(Refusal::MakingRoom { .. }))
 }
 
 /// Whether the share gives at least what was asked, in a kind and on a model that is accepted.

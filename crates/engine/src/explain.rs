@@ -88,6 +88,8 @@ fn at_its_turn(
     for step in &plan.steps {
         match &step.action {
             Action::SetMode { .. } => modes.push(&step.action),
+            // Whoever is asked to leave has not left yet when the workload's turn comes.
+            Action::Preempt { .. } => {}
             Action::Place { workload, .. } => {
                 let mut needed = core::mem::take(&mut modes);
                 needed.push(&step.action);
@@ -166,7 +168,7 @@ impl Explanation {
     pub fn starts(&self) -> bool {
         self.plan.steps.iter().any(|step| match &step.action {
             Action::Place { workload, .. } => *workload == self.workload.id,
-            Action::SetMode { .. } => false,
+            Action::SetMode { .. } | Action::Preempt { .. } => false,
         })
     }
 }

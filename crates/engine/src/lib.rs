@@ -23,6 +23,7 @@ pub mod mix;
 mod order;
 mod placement;
 mod planner;
+mod preempt;
 
 pub use apply::apply;
 pub use check::{Violation, check};

@@ -48,7 +48,7 @@ fn carry_out(snapshot: &mut Snapshot, plan: &Plan, policy: &Policy) {
 fn placed(plan: &Plan) -> Vec<WorkloadId> {
     let place = |action: &Action| match action {
         Action::Place { workload, .. } => Some(*workload),
-        Action::SetMode { .. } => None,
+        Action::SetMode { .. } | Action::Preempt { .. } => None,
     };
     plan.steps.iter().filter_map(|step| place(&step.action)).collect()
 }

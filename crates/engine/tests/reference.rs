@@ -76,6 +76,7 @@ fn placement(plan: &Plan) -> Option<(&[Seat], &Reason)> {
     match &step.action {
         Action::Place { seats, .. } => Some((seats, &step.because)),
         Action::SetMode { .. } => panic!("a mode is set for nobody"),
+        Action::Preempt { .. } => panic!("somebody is asked to leave without a policy for it"),
     }
 }
 
@@ -205,5 +206,7 @@ fn asking(mode: SharingKind) -> Workload {
         apart: false,
         array: None,
         latency_target_ms: None,
+        preemptible: true,
+        preempts: true,
     }
 }

@@ -156,6 +156,8 @@ fn arrival(row: &Row<'_>, owner: &Owner) -> Result<Arrival, ReadError> {
         apart: false,
         array: None,
         latency_target_ms: None,
+        preemptible: true,
+        preempts: true,
     };
     Ok(Arrival { at_ms, runs_ms, workload })
 }

@@ -3,7 +3,9 @@
 //! The keys are described in `docs/files.md`; what is left out keeps the value of
 //! [`Policy::new`].
 
-use model::{AffinityMatrix, Class, Owner, Placement, Policy, Quota, SharingKind, SharingMode};
+use model::{
+    AffinityMatrix, Class, Owner, Placement, Policy, Preemption, Quota, SharingKind, SharingMode,
+};
 
 use crate::error::{Complaint, ReadError};
 use crate::keys::{Field, Keys};
@@ -19,7 +21,7 @@ const MPS_TENANTS_MAX: u32 = 48;
 /// Most workloads looked at in one cycle.
 const DEPTH_MAX: u32 = 1_000_000;
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "placement",
     "seed",
     "weighted",
@@ -29,6 +31,7 @@ const KEYS: [&str; 9] = [
     "depth",
     "patience",
     "time_limit_default",
+    "preemption",
 ];
 
 /// Reads a policy file.
@@ -63,7 +66,15 @@ pub fn read(source: &Source) -> Result<Policy, ReadError> {
             limit => limit,
         };
     }
+    policy.preemption = keys.get("preemption").as_ref().map(preemption).transpose()?;
     Ok(policy)
+}
+
+/// `{ grace = "30s" }`; a grace of 0 ends whoever is asked to leave at once.
+fn preemption(table: &Field<'_>) -> Result<Preemption, ReadError> {
+    let keys = table.keys(&["grace"])?;
+    let grace_ms = keys.need("grace", "grace = \"30s\"")?.read(quantity::duration_ms)?;
+    Ok(Preemption { grace_ms })
 }
 
 fn placement(keys: &Keys<'_>) -> Result<Placement, ReadError> {

@@ -103,6 +103,8 @@ fn pattern(
         apart: spread.members > 1,
         array: None,
         latency_target_ms: None,
+        preemptible: true,
+        preempts: true,
     })
 }
 

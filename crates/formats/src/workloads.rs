@@ -21,7 +21,7 @@ const MEMBERS_MAX: u32 = 65_536;
 /// Largest distance of a priority from 0.
 const PRIORITY_MAX: i64 = 1_000_000_000;
 
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 30] = [
     "name",
     "owner",
     "class",
@@ -44,6 +44,8 @@ const KEYS: [&str; 28] = [
     "submit",
     "runs",
     "latency_target_ms",
+    "preemptible",
+    "preempts",
     "command",
     "directory",
     "output",
@@ -130,6 +132,7 @@ fn workload(keys: &Keys<'_>, submitted_ms: u64) -> Result<Workload, ReadError> {
     let name = keys.need("name", "name = \"…\"")?.text()?.to_string();
     let owner = keys.get("owner").map(|field| field.text()).transpose()?;
     let count = |name: &str, most: u32| keys.get(name).map(|f| f.count(1, most)).transpose();
+    let flag = |name: &str| keys.get(name).map_or(Ok(true), |field| field.flag());
     Ok(Workload {
         id: WorkloadId(0),
         name,
@@ -148,6 +151,8 @@ fn workload(keys: &Keys<'_>, submitted_ms: u64) -> Result<Workload, ReadError> {
         apart: keys.get("apart").map(|field| field.flag()).transpose()?.unwrap_or(false),
         array: None,
         latency_target_ms: count("latency_target_ms", 3_600_000)?,
+        preemptible: flag("preemptible")?,
+        preempts: flag("preempts")?,
     })
 }
 

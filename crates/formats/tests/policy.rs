@@ -3,7 +3,7 @@
 mod support;
 
 use formats::policy;
-use model::{Class, Owner, Placement, Policy, Quota, SharingMode};
+use model::{Class, Owner, Placement, Policy, Preemption, Quota, SharingMode};
 use support::{example, refused, source};
 
 fn read_policy(text: &str) -> Result<Policy, String> {
@@ -34,6 +34,9 @@ fn policy_of_the_example() {
     let short = read_policy("placement = 'random'\nseed = 7\nbackfill = false\n").unwrap();
     assert_eq!((short.placement, short.backfill), (Placement::Random { seed: 7 }, false));
     assert_eq!(read_policy("placement = 'fgd'\n").unwrap(), Policy::new(Placement::Fgd));
+    assert_eq!(short.preemption, None);
+    let asking = read_policy("placement = 'fgd'\n[preemption]\ngrace = '1m30s'\n").unwrap();
+    assert_eq!(asking.preemption, Some(Preemption { grace_ms: 90_000 }));
 }
 
 /// Keys of an entry, and how the message about them begins.
@@ -65,6 +68,10 @@ const KEYS_REFUSED: &[(&str, &str)] = &[
     ),
     ("[quotas]\na = { gpus = -1 }", "p.toml:3: gpus: \"-1\" is not a number of GPUs"),
     ("[quotas]\na = { weight = 0 }", "p.toml:3: weight: 0 is out of range"),
+    ("[preemption]", "p.toml:2: grace: is missing; add grace = \"30s\""),
+    ("preemption = true", "p.toml:2: preemption: true is not a table"),
+    ("[preemption]\ngrace = 30", "p.toml:3: grace: \"30\" has no unit"),
+    ("[preemption]\ngraze = '30s'", "p.toml:3: graze: is not a known key; did you mean grace?"),
     ("[quotas]\na = 4", "p.toml:3: a: \"4\" is not a table"),
 ];
 

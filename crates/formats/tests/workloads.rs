@@ -27,6 +27,7 @@ fn workloads_of_the_examples() {
     let gpus = chat.demand.gpus.as_ref().unwrap();
     assert_eq!(gpus.each, GpuAsk::Fraction { compute_milli: 200, memory_mib: 10_240 });
     assert_eq!(gpus.modes, ModeSet::of(&[SharingKind::Mps, SharingKind::MemoryCapped]));
+    assert!(chat.preemptible && chat.preempts);
     let embed = &arrivals[103];
     assert_eq!((embed.at_ms, embed.runs_ms), (600_000, Some(1_200_000)));
     let member = embed.workload.array.unwrap();
@@ -124,6 +125,8 @@ const KEYS_REFUSED: &[(&str, &str)] = &[
     ("time_limit = '0s'", "w.toml:3: time_limit: leaves no time to run"),
     ("time_limit = '30:00'", "w.toml:3: time_limit: \"30:00\" could be hours or minutes"),
     ("submit = '-5m'", "w.toml:3: submit: "),
+    ("preempts = 1", "w.toml:3: preempts: \"1\" is not a yes or no"),
+    ("preemptible = 'no'", "w.toml:3: preemptible: \"no\" is not a yes or no"),
     ("latency_target_ms = 0", "w.toml:3: latency_target_ms: 0 is out of range"),
     ("name = 'b'", "w.toml:3: is not TOML here (duplicate key"),
     ("cpus = ", "w.toml:3: is not TOML here ("),
@@ -201,4 +204,12 @@ fn bombs_are_refused_quickly() {
         let message = workloads::read(&source(name, &text)).unwrap_err().to_string();
         assert!(message.len() < 2000, "{message}");
     }
+}
+
+#[test]
+fn who_stays_and_who_bides_is_said() {
+    let text = "[[workload]]\nname = 'a'\npreemptible = false\npreempts = false\n";
+    let trace = read_workloads(text).unwrap();
+    let workload = &trace.arrivals[0].workload;
+    assert_eq!((workload.preemptible, workload.preempts), (false, false));
 }

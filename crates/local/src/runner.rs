@@ -130,6 +130,8 @@ impl<'a> Runner<'a> {
         let node = Node::idle(around.host.clone(), settings.cpu_milli, settings.memory_mib, gpus);
         let snapshot = Snapshot::new(Fleet::new(vec![node]), 0);
         let mut policy = settings.policy.clone();
+        // Nobody is asked to leave in a run of one person's own tasks.
+        policy.preemption = None;
         if policy.mix.is_empty() {
             // What is expected to come is what the files say; it moves no more.
             let all = (0..work.tasks.len()).map(|id| work.workload(id).as_ref());

@@ -46,6 +46,8 @@ impl Runner<'_> {
                         self.set_aside(gpu.index, &why);
                     }
                 },
+                // The runner plans without preemption.
+                Action::Preempt { .. } => {}
                 Action::Place { workload, seats } => {
                     let mut used = seats.iter().flat_map(|seat| &seat.shares);
                     if !used.any(|(index, _)| failed.contains(index)) {

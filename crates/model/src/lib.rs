@@ -32,7 +32,7 @@ pub use id::{GpuId, ModelId, NodeId, Owner, WorkloadId};
 pub use mig::{MigGeometry, MigLayout, MigProfile, ProfileIndex};
 pub use node::{Fleet, Node, Resident};
 pub use plan::{Action, Plan, Reason, Seat, Step};
-pub use policy::{AffinityMatrix, HotpotTerms, MixShape, Placement, Policy, Quota};
+pub use policy::{AffinityMatrix, HotpotTerms, MixShape, Placement, Policy, Preemption, Quota};
 pub use random::SplitMix;
 pub use refusal::Refusal;
 pub use sharing::{Isolation, ModeSet, Share, SharingKind, SharingMode};

@@ -222,6 +222,15 @@ impl Node {
         Ok(())
     }
 
+    /// Expects every member of a workload to leave by that time, if not earlier.
+    pub fn expect_gone(&mut self, workload: WorkloadId, by_ms: u64) {
+        for resident in self.residents.iter_mut().filter(|r| r.workload == workload) {
+            let without = self.fingerprint.wrapping_sub(resident_print(resident));
+            resident.until_ms = resident.until_ms.min(by_ms);
+            self.fingerprint = without.wrapping_add(resident_print(resident));
+        }
+    }
+
     /// Takes every member of a workload off the node.
     pub fn release(&mut self, workload: WorkloadId) {
         for resident in self.residents.iter().filter(|r| r.workload == workload) {
@@ -326,6 +335,14 @@ impl Fleet {
         });
         self.identity = identity.0;
         Ok(())
+    }
+
+    /// See [`Node::expect_gone`]; a node that is not there holds nothing.
+    pub fn expect_gone(&mut self, node: NodeId, workload: WorkloadId, by_ms: u64) {
+        let _ = self.change(node, |node| {
+            node.expect_gone(workload, by_ms);
+            Ok(())
+        });
     }
 
     /// See [`Node::release`]; a node that is not there holds nothing.

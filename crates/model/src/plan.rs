@@ -40,6 +40,13 @@ pub enum Action {
         /// One seat per member.
         seats: Vec<Seat>,
     },
+    /// Ask a running workload to leave.
+    Preempt {
+        /// The workload.
+        workload: WorkloadId,
+        /// When it has to be gone at the latest, in ms of the caller's clock.
+        by_ms: u64,
+    },
 }
 
 /// Why a step is in the plan.
@@ -67,6 +74,8 @@ pub enum Reason {
         /// Members placed together.
         members: u32,
     },
+    /// A waiting workload of higher priority finds room once it has left.
+    MakesRoomFor(WorkloadId),
 }
 
 /// An action and why.

@@ -185,6 +185,13 @@ impl Default for Quota {
     }
 }
 
+/// How workloads are asked to leave for the sake of more important ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preemption {
+    /// How long whoever is asked to leave is given at most.
+    pub grace_ms: u64,
+}
+
 /// Everything that steers a plan and is not the state of the world.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -212,6 +219,8 @@ pub struct Policy {
     pub patience_ms: u64,
     /// Assumed running time of a workload without a limit of its own; a service is assumed to stay.
     pub time_limit_default_ms: u64,
+    /// Whether running workloads may be asked to leave for more important ones; `None` means never.
+    pub preemption: Option<Preemption>,
 }
 
 impl Policy {
@@ -238,6 +247,7 @@ impl Policy {
             depth: 256,
             patience_ms: 24 * 3600 * 1000,
             time_limit_default_ms: 24 * 3600 * 1000,
+            preemption: None,
         }
     }
 

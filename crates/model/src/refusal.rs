@@ -155,6 +155,18 @@ pub enum Refusal {
         /// The workload at the head.
         head: WorkloadId,
     },
+    /// Has its place once workloads have left that are asked to, and waits for them.
+    MakingRoom {
+        /// Workloads that leave.
+        leaving: u32,
+        /// When the last of them has to be gone, in ms of the caller's clock.
+        by_ms: u64,
+    },
+    /// Does not run: it waits, has finished or was never submitted.
+    NotRunning {
+        /// The workload.
+        workload: WorkloadId,
+    },
     /// Is not in the queue: it runs elsewhere, has finished or was never submitted.
     NotWaiting {
         /// The workload.
@@ -205,7 +217,9 @@ impl Refusal {
             Self::Gang { .. } | Self::GangTooLarge { .. } => "gang",
             Self::KeptForHead { .. } => "kept for head",
             Self::BehindHead { .. } => "behind head",
+            Self::MakingRoom { .. } => "making room",
             Self::NotWaiting { .. } => "not waiting",
+            Self::NotRunning { .. } => "not running",
             Self::BeyondDepth { .. } => "queue depth",
             Self::Never { .. } => "never",
         }
@@ -248,7 +262,9 @@ impl Refusal {
             | Self::GangTooLarge { .. }
             | Self::KeptForHead { .. }
             | Self::BehindHead { .. }
+            | Self::MakingRoom { .. }
             | Self::NotWaiting { .. }
+            | Self::NotRunning { .. }
             | Self::BeyondDepth { .. }
             | Self::Never { .. } => (9, 0),
         }
@@ -329,7 +345,13 @@ impl fmt::Display for Refusal {
             Self::BehindHead { head } => {
                 write!(f, "stands behind {head}, and the policy lets nobody go ahead")
             }
+            Self::MakingRoom { leaving, by_ms } => write!(
+                f,
+                "waits for {leaving} workload{} asked to leave by {by_ms} ms at the latest",
+                plural(*leaving)
+            ),
             Self::NotWaiting { workload } => write!(f, "{workload} is not in the queue"),
+            Self::NotRunning { workload } => write!(f, "{workload} does not run"),
             Self::BeyondDepth { depth } => {
                 write!(f, "not looked at: more than {depth} workloads are ahead in the queue")
             }

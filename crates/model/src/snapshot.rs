@@ -24,6 +24,8 @@ pub struct Running {
     pub since_ms: u64,
     /// What it counts for its owner; see [`Gpu::share_milli`].
     pub usage: Usage,
+    /// When it has to be gone, if it was asked to leave.
+    pub leaves_by_ms: Option<u64>,
 }
 
 /// An amount of the fleet.
@@ -210,7 +212,23 @@ impl Snapshot {
         self.used = self.used.plus(Usage { gpu_milli, cpu_milli });
         self.count(&workload, usage, true);
         let seats = seats.to_vec();
-        self.running.insert(id, Running { workload, seats, since_ms: self.now_ms, usage });
+        let (since_ms, leaves_by_ms) = (self.now_ms, None);
+        self.running.insert(id, Running { workload, seats, since_ms, usage, leaves_by_ms });
+        Ok(())
+    }
+
+    /// Notes that a running workload was asked to leave; of several times the earliest holds. It keeps
+    /// its seats until it finishes, and is expected to leave by then.
+    ///
+    /// # Errors
+    /// [`Refusal::NotRunning`].
+    pub fn ask_to_leave(&mut self, id: WorkloadId, by_ms: u64) -> Result<(), Refusal> {
+        let running = self.running.get_mut(&id).ok_or(Refusal::NotRunning { workload: id })?;
+        let by_ms = running.leaves_by_ms.map_or(by_ms, |earlier_ms| earlier_ms.min(by_ms));
+        running.leaves_by_ms = Some(by_ms);
+        for seat in &running.seats {
+            self.fleet.expect_gone(seat.node, id, by_ms);
+        }
         Ok(())
     }
 

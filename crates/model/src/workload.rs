@@ -74,10 +74,15 @@ pub struct Workload {
     pub array: Option<ArrayMember>,
     /// Latency that a service must keep, if it has a target; recorded, nothing decides by it yet.
     pub latency_target_ms: Option<u32>,
+    /// Whether it may be asked to leave for a workload of higher priority.
+    pub preemptible: bool,
+    /// Whether workloads of lower priority may be asked to leave for it.
+    pub preempts: bool,
 }
 
 impl Workload {
-    /// A batch workload with nothing but a demand: priority 0, submitted at 0, no time limit.
+    /// A batch workload with nothing but a demand: priority 0, submitted at 0, no time limit,
+    /// preemptible and preempting.
     pub fn new(id: WorkloadId, name: String, owner: Owner, demand: Demand) -> Self {
         Self {
             id,
@@ -92,6 +97,8 @@ impl Workload {
             apart: false,
             array: None,
             latency_target_ms: None,
+            preemptible: true,
+            preempts: true,
         }
     }
 }

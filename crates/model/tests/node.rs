@@ -28,6 +28,8 @@ fn workload(id: u64, cpu_milli: u64, memory_mib: u64) -> Workload {
         apart: false,
         array: None,
         latency_target_ms: None,
+        preemptible: true,
+        preempts: true,
     }
 }
 

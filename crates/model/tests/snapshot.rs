@@ -42,6 +42,8 @@ fn workload(id: u64, owner: &str, priority: i32) -> Arc<Workload> {
         apart: false,
         array: Some(ArrayMember { array: WorkloadId(7), index: id as u32, at_once_max: 0 }),
         latency_target_ms: None,
+        preemptible: true,
+        preempts: true,
     })
 }
 
@@ -82,6 +84,42 @@ fn placing_twice_does_no_harm() {
     assert_eq!(elsewhere, Err(Refusal::NotWaiting { workload: WorkloadId(1) }));
     assert_eq!(snapshot.fleet().fingerprints(), once.fleet().fingerprints());
     assert_eq!(snapshot.used(), once.used());
+}
+
+#[test]
+fn whoever_is_asked_to_leave_keeps_its_seats_and_is_expected_to_go() {
+    let mut snapshot = snapshot();
+    let id = WorkloadId(1);
+    assert_eq!(snapshot.ask_to_leave(id, 2000), Err(Refusal::NotRunning { workload: id }));
+    snapshot.submit(workload(1, "alice", 0));
+    assert_eq!(snapshot.ask_to_leave(id, 2000), Err(Refusal::NotRunning { workload: id }));
+    snapshot.place(id, &[whole(0, 0), whole(1, 1)], 5000).expect("room");
+    let before = snapshot.clone();
+    let until = |snapshot: &Snapshot| -> Vec<u64> {
+        let nodes = snapshot.fleet().nodes().iter();
+        nodes.flat_map(Node::residents).map(|resident| resident.until_ms).collect()
+    };
+    for (by_ms, expected_ms) in [(3000, 3000), (4000, 3000), (2000, 2000), (2000, 2000)] {
+        snapshot.ask_to_leave(id, by_ms).expect("it runs");
+        assert_eq!(snapshot.running()[&id].leaves_by_ms, Some(expected_ms));
+        assert_eq!(until(&snapshot), [expected_ms; 2]);
+    }
+    assert_ne!(snapshot.fleet().fingerprints(), before.fleet().fingerprints());
+    assert_eq!(snapshot.used(), before.used());
+    snapshot.finish(id).expect("it ran");
+    let (left, idle) = (snapshot.fleet().fingerprints(), self::snapshot());
+    assert_eq!(left, idle.fleet().fingerprints());
+}
+
+/// Whoever would be gone earlier anyway is not expected to stay until the time it is given.
+#[test]
+fn asking_to_leave_lengthens_no_stay() {
+    let mut snapshot = snapshot();
+    snapshot.submit(workload(1, "alice", 0));
+    snapshot.place(WorkloadId(1), &[whole(0, 0)], 1500).expect("room");
+    snapshot.ask_to_leave(WorkloadId(1), 2000).expect("it runs");
+    assert_eq!(snapshot.fleet().nodes()[0].residents()[0].until_ms, 1500);
+    assert_eq!(snapshot.running()[&WorkloadId(1)].leaves_by_ms, Some(2000));
 }
 
 #[test]

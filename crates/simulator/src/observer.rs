@@ -12,6 +12,8 @@ pub trait Observer {
     fn rejected(&mut self, _id: WorkloadId) {}
     /// A workload has left.
     fn finished(&mut self, _running: &Running, _at_ms: u64) {}
+    /// A workload has left because it was asked to, and waits again.
+    fn preempted(&mut self, _running: &Running, _at_ms: u64) {}
     /// All that happens at this moment has happened.
     fn settled(&mut self, _snapshot: &Snapshot) {}
 }
@@ -41,6 +43,11 @@ impl<A: Observer> Observer for Both<'_, A> {
     fn finished(&mut self, running: &Running, at_ms: u64) {
         self.0.finished(running, at_ms);
         self.1.finished(running, at_ms);
+    }
+
+    fn preempted(&mut self, running: &Running, at_ms: u64) {
+        self.0.preempted(running, at_ms);
+        self.1.preempted(running, at_ms);
     }
 
     fn settled(&mut self, snapshot: &Snapshot) {

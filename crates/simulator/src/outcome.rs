@@ -104,10 +104,26 @@ pub struct Totals {
     pub makespan_ms: u64,
     /// GPU time held by workloads, in GPU hours.
     pub gpu_hours_held: f64,
-    /// Waiting times.
+    /// Times that somebody left because of being asked to; a run without any does not name it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub preempted: u64,
+    /// GPU time that those had held by then, in GPU hours: work that is done again.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub gpu_hours_lost: f64,
+    /// Waiting times, to the first start.
     pub waits: Waits,
     /// Arrived and rejected by size, in the order of [`Size::ALL`].
     pub by_size: [SizeCount; 6],
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_nothing(amount: &f64) -> bool {
+    *amount == 0.0
 }
 
 /// One policy's run over one trace.

@@ -34,6 +34,9 @@ pub(crate) struct Recorder {
     first_ms: Option<u64>,
     last: (u64, u64),
     held_milli_ms: u128,
+    /// Those that have left because of being asked to, at least once.
+    preempted: BTreeSet<WorkloadId>,
+    lost_milli_ms: u128,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -76,6 +79,8 @@ impl Recorder {
             first_ms: None,
             last: (0, 0),
             held_milli_ms: 0,
+            preempted: BTreeSet::new(),
+            lost_milli_ms: 0,
         };
         recorder.recount(snapshot);
         recorder
@@ -100,6 +105,7 @@ impl Recorder {
         self.totals.fragmented_pct = last.fragmented_pct;
         self.totals.makespan_ms = span_ms;
         self.totals.gpu_hours_held = held / 1000.0 / 3_600_000.0;
+        self.totals.gpu_hours_lost = self.lost_milli_ms as f64 / 1000.0 / 3_600_000.0;
         self.totals.allocated_mean_pct = percent(held, self.gpus as f64 * 1000.0 * span_ms as f64);
         self.totals.waits = waits(self.waits_ms);
         Outcome { policy: self.policy, samples: self.samples, totals: self.totals }
@@ -199,8 +205,10 @@ impl Observer for Recorder {
     }
 
     fn started(&mut self, running: &Running) {
-        self.totals.started += 1;
-        self.waits_ms.push(running.since_ms.saturating_sub(running.workload.submitted_ms));
+        if !self.preempted.contains(&running.workload.id) {
+            self.totals.started += 1;
+            self.waits_ms.push(running.since_ms.saturating_sub(running.workload.submitted_ms));
+        }
         self.dirty.extend(running.seats.iter().map(|seat| seat.node));
     }
 
@@ -210,6 +218,14 @@ impl Observer for Recorder {
     }
 
     fn finished(&mut self, running: &Running, _at_ms: u64) {
+        self.dirty.extend(running.seats.iter().map(|seat| seat.node));
+    }
+
+    fn preempted(&mut self, running: &Running, at_ms: u64) {
+        self.totals.preempted += 1;
+        self.preempted.insert(running.workload.id);
+        let ran_ms = at_ms.saturating_sub(running.since_ms);
+        self.lost_milli_ms += u128::from(running.usage.gpu_milli) * u128::from(ran_ms);
         self.dirty.extend(running.seats.iter().map(|seat| seat.node));
     }
 

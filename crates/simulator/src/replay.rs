@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::{Action, Fleet, Plan, Policy, Snapshot, Trace, WorkloadId};
+use model::{Action, Fleet, Plan, Policy, Running, Snapshot, Trace, WorkloadId};
 
 use crate::observer::Observer;
 
@@ -34,17 +34,22 @@ pub struct IllegalPlan {
 
 /// Replays a trace on a fleet, telling the observer of every event.
 ///
-/// Workload ids are positions in the trace.
+/// Workload ids are positions in the trace. Whoever is asked to leave uses all of the time that it is
+/// given, is submitted again as old as it is, and has all of its work to do again. In a fill run nobody
+/// leaves, so nobody is asked to.
 ///
 /// # Errors
 /// [`IllegalPlan`] if a plan fails `engine::check` or cannot be carried out.
 pub fn replay(
     fleet: Fleet,
     trace: &Trace,
-    policy: Policy,
+    mut policy: Policy,
     protocol: Protocol,
     observer: &mut dyn Observer,
 ) -> Result<Snapshot, IllegalPlan> {
+    if protocol == Protocol::Fill {
+        policy.preemption = None;
+    }
     let start_ms = trace.arrivals.first().map_or(0, |arrival| arrival.at_ms);
     let mut world = World {
         snapshot: Snapshot::new(fleet, start_ms),
@@ -92,9 +97,7 @@ impl World<'_> {
                     break;
                 }
                 self.departures.pop_first();
-                if let Some(running) = self.snapshot.finish(id) {
-                    observer.finished(&running, at_ms);
-                }
+                self.leave(id, observer);
             }
             self.decide(Protocol::Timed, observer)?;
             observer.settled(&self.snapshot);
@@ -103,6 +106,30 @@ impl World<'_> {
             self.snapshot.now_ms = until_ms;
         }
         Ok(())
+    }
+
+    /// Takes a workload off the fleet whose time has come; back into the queue if it was not done.
+    fn leave(&mut self, id: WorkloadId, observer: &mut dyn Observer) {
+        let now_ms = self.snapshot.now_ms;
+        let Some(running) = self.snapshot.finish(id) else { return };
+        if running.leaves_by_ms.is_none() || self.end_ms(&running) == Some(now_ms) {
+            observer.finished(&running, now_ms);
+            return;
+        }
+        observer.preempted(&running, now_ms);
+        self.snapshot.submit(running.workload);
+    }
+
+    /// When a running workload is done; `None` for one that stays for ever.
+    fn end_ms(&self, running: &Running) -> Option<u64> {
+        let id = running.workload.id;
+        let runs_ms = self.trace.arrivals.get(id.0 as usize).and_then(|a| a.runs_ms);
+        // Whoever would run longer is ended at the limit.
+        let runs_ms = match (runs_ms, running.workload.time_limit_ms) {
+            (Some(runs_ms), Some(limit_ms)) => Some(runs_ms.min(limit_ms)),
+            (runs_ms, limit_ms) => runs_ms.or(limit_ms),
+        };
+        runs_ms.map(|runs_ms| running.since_ms.saturating_add(runs_ms))
     }
 
     fn decide(
@@ -134,17 +161,23 @@ impl World<'_> {
         for step in &plan.steps {
             let done = engine::apply(&mut self.snapshot, &step.action, self.planner.policy());
             done.map_err(|refusal| self.illegal(refusal.to_string()))?;
-            let Action::Place { workload: id, .. } = &step.action else { continue };
-            let Some(running) = self.snapshot.running().get(id) else { continue };
-            observer.started(running);
-            let runs_ms = self.trace.arrivals.get(id.0 as usize).and_then(|a| a.runs_ms);
-            // Whoever would run longer is ended at the limit.
-            let runs_ms = match (runs_ms, running.workload.time_limit_ms) {
-                (Some(runs_ms), Some(limit_ms)) => Some(runs_ms.min(limit_ms)),
-                (runs_ms, limit_ms) => runs_ms.or(limit_ms),
-            };
-            if let (Protocol::Timed, Some(runs_ms)) = (protocol, runs_ms) {
-                self.departures.insert((self.snapshot.now_ms.saturating_add(runs_ms), *id));
+            match &step.action {
+                Action::SetMode { .. } => {}
+                Action::Place { workload: id, .. } => {
+                    let Some(running) = self.snapshot.running().get(id) else { continue };
+                    observer.started(running);
+                    if let (Protocol::Timed, Some(end_ms)) = (protocol, self.end_ms(running)) {
+                        self.departures.insert((end_ms, *id));
+                    }
+                }
+                Action::Preempt { workload: id, by_ms } => {
+                    let Some(running) = self.snapshot.running().get(id) else { continue };
+                    let end_ms = self.end_ms(running);
+                    if end_ms.is_none_or(|end_ms| *by_ms < end_ms) {
+                        end_ms.map(|end_ms| self.departures.remove(&(end_ms, *id)));
+                        self.departures.insert((*by_ms, *id));
+                    }
+                }
             }
         }
         Ok(())

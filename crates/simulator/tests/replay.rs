@@ -2,7 +2,7 @@
 
 use model::{
     Arrival, Catalogue, Demand, Fleet, Gpu, GpuAsk, GpuDemand, Isolation, ModeSet, Node, Owner,
-    Placement, Policy, Trace, Workload, WorkloadId,
+    Placement, Policy, Preemption, Trace, Workload, WorkloadId,
 };
 use simulator::outcome::Outcome;
 use simulator::{Protocol, Yardstick, arrivals, simulate};
@@ -97,4 +97,45 @@ fn a_fill_order_is_that_of_its_seed() {
     assert_eq!(names(1), names(1));
     assert_ne!(names(1), names(2));
     assert_eq!(names(1).len(), 40, "topped up to the load");
+}
+
+/// Four GPUs in use, and half an hour later somebody more important: the youngest leaves at the end of
+/// its grace, waits for the others to end, and does all of its work once more.
+#[test]
+fn who_is_asked_to_leave_starts_over() {
+    let mut arrivals = vec![arrival(0, Some(2 * HOUR_MS), GpuAsk::Whole); 3];
+    arrivals.push(arrival(HOUR_MS / 4, Some(2 * HOUR_MS), GpuAsk::Whole));
+    let mut urgent = arrival(HOUR_MS / 2, Some(4 * HOUR_MS), GpuAsk::Whole);
+    urgent.workload.priority = 1;
+    arrivals.push(urgent);
+    let preemption = Some(Preemption { grace_ms: HOUR_MS / 4 });
+    let policy = Policy { preemption, ..Policy::new(Placement::BestFit) };
+    let run = |protocol| {
+        let trace = Trace { arrivals: arrivals.clone() };
+        simulate(&fleet(), &trace, policy.clone(), protocol, &mut ()).expect("legal plans").totals
+    };
+    let totals = run(Protocol::Timed);
+    assert_eq!((totals.arrived, totals.started, totals.preempted), (5, 5, 1));
+    assert_eq!((totals.waits.max_ms, totals.waits.p50_ms), (HOUR_MS / 4, 0));
+    // The urgent one runs from 0:45 to 4:45, the youngest from 2:00 to 4:00 once more.
+    assert_eq!(totals.makespan_ms, 19 * HOUR_MS / 4);
+    assert!((totals.gpu_hours_lost - 0.5).abs() < 1e-9, "{totals:?}");
+    assert!((totals.gpu_hours_held - 12.5).abs() < 1e-9, "{totals:?}");
+    let fill = run(Protocol::Fill);
+    assert_eq!((fill.rejected, fill.preempted), (1, 0));
+}
+
+/// Whoever would have been done before the end of the grace is done, and loses nothing.
+#[test]
+fn who_ends_within_the_grace_is_done() {
+    let mut arrivals = vec![arrival(0, Some(HOUR_MS), GpuAsk::Whole); 4];
+    let mut urgent = arrival(HOUR_MS / 2, Some(HOUR_MS), GpuAsk::Whole);
+    urgent.workload.priority = 1;
+    arrivals.push(urgent);
+    let preemption = Some(Preemption { grace_ms: 5 * HOUR_MS });
+    let policy = Policy { preemption, ..Policy::new(Placement::BestFit) };
+    let trace = Trace { arrivals };
+    let totals =
+        simulate(&fleet(), &trace, policy, Protocol::Timed, &mut ()).expect("legal plans").totals;
+    assert_eq!((totals.preempted, totals.makespan_ms), (0, 2 * HOUR_MS));
 }

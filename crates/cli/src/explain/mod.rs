@@ -118,7 +118,7 @@ fn seats(explanation: &Explanation) -> Option<&[Seat]> {
         Action::Place { workload, seats } if *workload == explanation.workload.id => {
             Some(seats.as_slice())
         }
-        Action::Place { .. } | Action::SetMode { .. } => None,
+        Action::Place { .. } | Action::SetMode { .. } | Action::Preempt { .. } => None,
     })
 }
 

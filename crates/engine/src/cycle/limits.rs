@@ -33,7 +33,7 @@ impl Cycle<'_> {
         }
         let placed = plan.steps.iter().filter_map(|step| match &step.action {
             Action::Place { workload, .. } => Some(*workload),
-            Action::SetMode { .. } => None,
+            Action::SetMode { .. } | Action::Preempt { .. } => None,
         });
         let placed: BTreeSet<WorkloadId> = placed.collect();
         for (id, workload) in waiting.iter().filter(|(id, _)| !placed.contains(id)) {
@@ -73,7 +73,8 @@ impl Cycle<'_> {
         if workload.demand.gpus.is_none() {
             return Ok(());
         }
-        let used_milli = self.queue.usage(&workload.owner).gpu_milli;
+        let held_milli = self.clearing.held_milli(&workload.owner);
+        let used_milli = self.queue.usage(&workload.owner).gpu_milli.saturating_add(held_milli);
         let owner = workload.owner.as_str().into();
         let refusal = Refusal::Quota { owner, asked_milli, used_milli, limit_milli };
         let kept = self.quota_kept.contains(&workload.owner);

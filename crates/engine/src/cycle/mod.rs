@@ -1,6 +1,7 @@
 //! One pass over the queue: who is next, where could it sit, which place is best, and what if none
 //! is free.
 
+mod clearing;
 mod limits;
 mod seating;
 
@@ -18,6 +19,7 @@ use crate::backfill::Promise;
 use crate::fit;
 use crate::memo::{ColumnId, Memo};
 use crate::order::Queue;
+use clearing::Clearing;
 use seating::Tentative;
 
 /// Largest gang; a larger one is refused for good, which bounds the work on one workload.
@@ -38,6 +40,8 @@ pub(crate) struct Cycle<'a> {
     /// What it is promised, if anything can be; found out when somebody behind it comes.
     promise: Option<Promise>,
     asked_for_promise: bool,
+    /// What is cleared for workloads that find room once others have left.
+    clearing: Clearing,
 }
 
 impl<'a> Cycle<'a> {
@@ -54,6 +58,7 @@ impl<'a> Cycle<'a> {
             head: None,
             promise: None,
             asked_for_promise: false,
+            clearing: Clearing::default(),
         }
     }
 
@@ -72,6 +77,7 @@ impl<'a> Cycle<'a> {
                     let before_seating = self.note_limit(&workload, &refusal);
                     looked_at += u32::from(!before_seating && !refusal.is_never());
                     plan.waiting.insert(id, refusal);
+                    plan.steps.extend(self.clearing.take_steps());
                 }
             }
         }
@@ -92,6 +98,9 @@ impl<'a> Cycle<'a> {
             Ok(tentative) => Ok(self.start(workload, tentative)),
             Err(refusal) if refusal.is_of_limits() => Err(refusal),
             Err(refusal) => {
+                if let Some(waits) = self.make_room(workload, &columns) {
+                    return Err(waits);
+                }
                 if self.head.is_none() {
                     self.head = Some(Arc::clone(workload));
                 }
@@ -148,6 +157,8 @@ impl<'a> Cycle<'a> {
             // Whoever has waited too long gets every node that could hold it kept free.
             let patient = waited_ms <= self.policy.patience_ms;
             let nodes = if patient { nodes } else { self.memo.ever_able(&columns) };
+            // On the working copy whoever was asked to leave is gone; in truth that takes until then.
+            let starts_ms = starts_ms.max(self.clearing.cleared_ms(&nodes));
             Promise { head: head.id, starts_ms, nodes }
         });
     }

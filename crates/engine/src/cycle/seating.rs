@@ -10,7 +10,7 @@ use model::{
 
 use super::Cycle;
 use crate::backfill::Promise;
-use crate::fit;
+use crate::fit::{self, Pick};
 use crate::lottery::Lottery;
 use crate::memo::ColumnId;
 
@@ -79,7 +79,20 @@ impl Cycle<'_> {
             _ if tentative.roomiest => self.memo.roomiest(column, node)?,
             _ => self.memo.picks(column, node)?.to_vec(),
         };
-        for pick in &picks {
+        tentative.score = score;
+        self.take(workload, node, &picks, until_ms, tentative)
+    }
+
+    /// Gives one member those shares of a node on the working copy.
+    pub(super) fn take(
+        &mut self,
+        workload: &Workload,
+        node: NodeId,
+        picks: &[Pick],
+        until_ms: u64,
+        tentative: &mut Tentative,
+    ) -> Result<(), Refusal> {
+        for pick in picks {
             let gpu = GpuId { node, index: pick.gpu };
             let found = &self.memo.nodes()[node.index()].gpus()[usize::from(pick.gpu)];
             let before = found.mode();
@@ -97,12 +110,11 @@ impl Cycle<'_> {
         let seat = Seat { node, shares };
         self.memo.admit(workload, &seat, until_ms)?;
         tentative.seats.push(seat);
-        tentative.score = score;
         Ok(())
     }
 
     /// The best node for one member by the first alternative that has any.
-    fn choose(
+    pub(super) fn choose(
         &mut self,
         columns: &[ColumnId],
         until_ms: u64,
@@ -110,6 +122,8 @@ impl Cycle<'_> {
         lottery: &mut Option<Lottery>,
     ) -> Result<(ColumnId, NodeId, i64), Refusal> {
         closed.extend(self.promise.as_ref().map_or(&[][..], |p| p.kept_from(until_ms)));
+        let open = closed.len();
+        closed.extend(self.clearing.nodes());
         let mut nearest: Option<Refusal> = None;
         for column in columns {
             let refusal = match (self.memo.best(*column, &closed), &self.promise) {
@@ -119,9 +133,16 @@ impl Cycle<'_> {
                         .and_then(|lottery| lottery.node(&self.memo.feasible(*column, &closed)));
                     return Ok((*column, drawn.unwrap_or(best), score));
                 }
-                (Ok(None), Some(promise)) => kept(promise),
-                // Only members that sit apart leave nodes out without a promise.
-                (Ok(None), None) => Refusal::NoSuchPlace { place: "other node with room".into() },
+                (Ok(None), promise) => {
+                    let kept = promise.as_ref().map(kept);
+                    match self.cleared_for(*column, &closed[..open]) {
+                        Some(cleared) => cleared,
+                        // Only members that sit apart leave nodes out otherwise.
+                        None => kept.unwrap_or(Refusal::NoSuchPlace {
+                            place: "other node with room".into(),
+                        }),
+                    }
+                }
                 (Err(refusal), _) => refusal,
             };
             nearest = Some(Refusal::nearer(nearest, refusal));

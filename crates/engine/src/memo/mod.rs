@@ -20,6 +20,7 @@ use model::{
 use crate::backfill;
 use crate::fit::Pick;
 use crate::placement::{Key, Scorer};
+use crate::preempt::Ask;
 use scores::{ChangeLog, FEASIBLE, Scores, closeness};
 
 /// Most kinds of demand kept.
@@ -228,6 +229,18 @@ impl Memo {
     pub(crate) fn release(&mut self, node: NodeId, workload: WorkloadId) {
         self.fleet.release(node, workload);
         self.changes.push(node);
+    }
+
+    /// Makes a node of the working copy what it was.
+    pub(crate) fn restore(&mut self, id: NodeId, node: &Node) {
+        self.fleet.copy_node(id, node);
+        self.changes.push(id);
+    }
+
+    /// What one member asks for, to be put to nodes that are not as in the working copy.
+    pub(crate) fn ask(&self, columns: &[ColumnId]) -> Ask<'_> {
+        let demands = columns.iter().map(|column| &self.columns[column.0].key.demand);
+        Ask::new(&self.scorer, demands.collect())
     }
 
     fn refusal(&mut self, column: ColumnId, node: NodeId) -> Refusal {

@@ -15,8 +15,8 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use model::{
-    Class, Demand, Fleet, GpuAsk, MixShape, Node, NodeId, Placement, Policy, Refusal, SharingMode,
-    Workload,
+    Class, Demand, Fleet, Gpu, GpuAsk, MixShape, Node, NodeId, Placement, Policy, Refusal,
+    SharingMode, Workload,
 };
 
 use crate::fit::{self, Pick};
@@ -75,6 +75,14 @@ impl Scorer {
         options: &mut Vec<Pick>,
     ) -> Result<(), Refusal> {
         fit::options(node, demand, &self.modes, options)
+    }
+
+    /// GPUs of a node that could each grant a share, its CPU and memory left aside.
+    pub(crate) fn able_gpus(&self, node: &Node, demand: &Demand) -> usize {
+        let Some(gpus) = &demand.gpus else { return 0 };
+        let accepts = gpus.accepts.first();
+        let able = |gpu: &&Gpu| fit::pick(0, gpu, gpus, accepts, &self.modes).is_ok();
+        node.gpus().iter().filter(able).count()
     }
 
     fn choose(

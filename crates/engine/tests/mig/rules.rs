@@ -146,6 +146,8 @@ impl Planned {
             apart: false,
             array: None,
             latency_target_ms: None,
+            preemptible: true,
+            preempts: true,
         }
     }
 }

@@ -15,6 +15,8 @@ pub(crate) fn attribute(workload: &mut Workload, word: &str, words: &mut Words<'
         "limit" => workload.time_limit_ms = Some(words.number()),
         "members" => workload.members = words.number(),
         "apart" => workload.apart = true,
+        "stays" => workload.preemptible = false,
+        "bides" => workload.preempts = false,
         "cpu" => workload.demand.cpu_milli = words.milli(),
         "mem" => workload.demand.memory_mib = words.mib(),
         "gpu" => *gpus = Some(whole(words.number())),

@@ -1,10 +1,11 @@
-//! Time for the laws: workloads arrive, start when planned, and leave exactly at their limits.
+//! Time for the laws: workloads arrive, start when planned, and leave exactly at their limits, or
+//! when they were asked to, at the last moment.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine::{Planner, apply, check};
-use model::{Action, Plan, Policy, Snapshot, Workload, WorkloadId};
+use model::{Action, Plan, Policy, Running, Snapshot, Workload, WorkloadId};
 
 /// Most events of one run; a queue of 40 needs two per workload.
 const EVENTS_MAX: usize = 1000;
@@ -48,10 +49,18 @@ impl Clock {
         let policy = self.planner.policy();
         for step in &plan.steps {
             apply(&mut self.snapshot, &step.action, policy).expect("a legal step");
-            let Action::Place { workload, .. } = step.action else { continue };
-            let running = &self.snapshot.running()[&workload];
-            let limit_ms = running.workload.time_limit_ms.unwrap_or(policy.time_limit_default_ms);
-            self.ends.insert((self.snapshot.now_ms + limit_ms, workload));
+            match step.action {
+                Action::SetMode { .. } => {}
+                Action::Place { workload, .. } => {
+                    self.ends
+                        .insert((end_ms(&self.snapshot.running()[&workload], policy), workload));
+                }
+                Action::Preempt { workload, by_ms } => {
+                    let end_ms = end_ms(&self.snapshot.running()[&workload], policy);
+                    self.ends.remove(&(end_ms, workload));
+                    self.ends.insert((end_ms.min(by_ms), workload));
+                }
+            }
         }
     }
 
@@ -63,7 +72,11 @@ impl Clock {
         self.snapshot.now_ms = now_ms.max(self.snapshot.now_ms);
         while let Some(end) = self.ends.first().copied().filter(|(at_ms, _)| *at_ms <= now_ms) {
             self.ends.remove(&end);
-            self.snapshot.finish(end.1).expect("it runs");
+            let left = self.snapshot.finish(end.1).expect("it runs");
+            if end_ms(&left, self.planner.policy()) > end.0 {
+                // It was asked to leave, and has all to do again.
+                self.snapshot.submit(left.workload);
+            }
         }
         while self.arrivals.last().is_some_and(|(at_ms, _)| *at_ms <= now_ms) {
             let (_, workload) = self.arrivals.pop().expect("an arrival");
@@ -71,4 +84,10 @@ impl Clock {
         }
         true
     }
+}
+
+/// When a workload leaves if nobody asks it to.
+fn end_ms(running: &Running, policy: &Policy) -> u64 {
+    let limit_ms = running.workload.time_limit_ms.unwrap_or(policy.time_limit_default_ms);
+    running.since_ms + limit_ms
 }

@@ -37,6 +37,8 @@ pub(crate) fn fraction(compute_milli: u32, memory_mib: u64) -> Workload {
         apart: false,
         array: None,
         latency_target_ms: None,
+        preemptible: true,
+        preempts: true,
     }
 }
 

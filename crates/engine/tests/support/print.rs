@@ -86,6 +86,9 @@ impl Printer<'_> {
                 format!("set {} to {}", self.gpu_id(*gpu), self::mode(*mode))
             }
             Action::Place { workload, seats } => format!("place {}", self.seats(*workload, seats)),
+            Action::Preempt { workload, by_ms } => {
+                format!("ask {} to leave by {by_ms}", self.workload(*workload))
+            }
         }
     }
 
@@ -112,6 +115,7 @@ impl Printer<'_> {
                 format!("backfill, {} starts at {head_starts_ms} ({score})", self.workload(*head))
             }
             Reason::Gang { members } => format!("all {members} members fit"),
+            Reason::MakesRoomFor(id) => format!("{} needs the room", self.workload(*id)),
         }
     }
 
@@ -132,7 +136,7 @@ impl Printer<'_> {
 pub(crate) fn places(plan: &Plan) -> Vec<(WorkloadId, Vec<Seat>)> {
     let place = |action: &Action| match action {
         Action::Place { workload, seats } => Some((*workload, seats.clone())),
-        Action::SetMode { .. } => None,
+        Action::SetMode { .. } | Action::Preempt { .. } => None,
     };
     plan.steps.iter().filter_map(|step| place(&step.action)).collect()
 }

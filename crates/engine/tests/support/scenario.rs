@@ -12,14 +12,15 @@
 //! Workloads are numbered as they stand. `gpu 1` is a whole GPU; `of` takes amounts or a MIG
 //! profile. An array makes one workload per task. `now 40` moves the clock, `compare` prints what
 //! each other policy would do, `set n1/gpu0 mig` leaves an idle GPU in a mode, `again` applies the
-//! plan and plans once more.
+//! plan and plans once more. `policy … grace 30` lets workloads be asked to leave, but those that
+//! run with `stays`, for those that wait without `bides`; `leaves-by 90` runs and was asked already.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{
     ArrayMember, Catalogue, Class, Fleet, Gpu, GpuAsk, GpuDemand, GpuId, ModeSet, Node, NodeId,
-    Owner, Placement, Policy, Seat, Share, SharingKind, Snapshot, Workload, WorkloadId,
+    Owner, Placement, Policy, Preemption, Seat, Share, SharingKind, Snapshot, Workload, WorkloadId,
 };
 
 use crate::attributes::{attribute, whole};
@@ -123,6 +124,7 @@ impl Reader {
                 "backfill" => policy.backfill = words.next() == "on",
                 "depth" => policy.depth = words.number(),
                 "patience" => policy.patience_ms = words.number(),
+                "grace" => policy.preemption = Some(Preemption { grace_ms: words.number() }),
                 "time-limit" => policy.time_limit_default_ms = words.number(),
                 "modes" => policy.modes = words.next().split(',').map(mode).collect(),
                 other => words.fail(other),
@@ -154,6 +156,7 @@ impl Reader {
         assert!(words.take("on"), "run NAME on NODE");
         let node = self.by_name[words.next()];
         let (mut shares, mut until_ms, mut mode) = (Vec::new(), u64::MAX, None);
+        let mut leaves_by_ms = None;
         while let Some(word) = words.try_next() {
             if let Some(indices) = word.strip_prefix("gpu") {
                 let held = words.next();
@@ -164,6 +167,8 @@ impl Reader {
                 mode = Some(self::mode(held));
             } else if word == "until" {
                 until_ms = words.number();
+            } else if word == "leaves-by" {
+                leaves_by_ms = Some(words.number());
             } else {
                 attribute(&mut workload, word, &mut words);
             }
@@ -179,6 +184,9 @@ impl Reader {
         let id = workload.id;
         snapshot.submit(Arc::new(workload));
         snapshot.place(id, &[Seat { node, shares }], until_ms).expect("the tenant fits");
+        if let Some(by_ms) = leaves_by_ms {
+            snapshot.ask_to_leave(id, by_ms).expect("it runs");
+        }
     }
 
     fn share(&self, node: NodeId, gpu: usize, held: &str, words: &mut Words<'_>) -> Share {
@@ -267,6 +275,8 @@ impl Reader {
             apart: false,
             array: None,
             latency_target_ms: None,
+            preemptible: true,
+            preempts: true,
         }
     }
 }

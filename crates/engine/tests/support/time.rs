@@ -125,7 +125,10 @@ fn within_limits(snapshot: &Snapshot, policy: &Policy) {
 fn promises(plan: &Plan) -> Vec<(WorkloadId, u64)> {
     let of_step = |reason: &Reason| match reason {
         Reason::Backfill { head, head_starts_ms, .. } => Some((*head, *head_starts_ms)),
-        Reason::NeededBy(_) | Reason::Best { .. } | Reason::Gang { .. } => None,
+        Reason::NeededBy(_)
+        | Reason::Best { .. }
+        | Reason::Gang { .. }
+        | Reason::MakesRoomFor(_) => None,
     };
     let steps = plan.steps.iter().filter(|step| matches!(step.action, Action::Place { .. }));
     let kept = |why: &Refusal| {

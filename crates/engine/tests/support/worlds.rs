@@ -142,6 +142,8 @@ fn workload(size: Size) -> impl Strategy<Value = Workload> {
             apart,
             array,
             latency_target_ms: None,
+            preemptible: true,
+            preempts: true,
         }
     })
 }

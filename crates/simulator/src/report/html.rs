@@ -18,7 +18,7 @@ const NAME_IN_CARD: usize = 12;
 /// What the template prints. Text is escaped there; what is marked `safe` comes from this crate.
 #[derive(Template)]
 #[template(path = "report.html.j2")]
-struct Page<'a> {
+struct Page {
     trace: String,
     protocol: String,
     facts: String,
@@ -31,7 +31,7 @@ struct Page<'a> {
     totals: Vec<Row>,
     unjudged: Vec<Row>,
     by_size: Vec<Row>,
-    metrics: &'a [&'static Metric],
+    metrics: Vec<&'static Metric>,
     hatches: String,
     document: String,
     format: &'static str,
@@ -63,7 +63,7 @@ pub fn html(comparison: &Comparison) -> String {
         totals,
         unjudged,
         by_size: tables::by_size(comparison),
-        metrics: &metrics::ALL,
+        metrics: metrics::shown(&comparison.runs),
         hatches: palette::hatches(comparison.runs.len()),
         document: json::embedded(comparison),
         format: json::FORMAT,

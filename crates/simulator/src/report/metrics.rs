@@ -25,6 +25,8 @@ pub(super) struct Metric {
     pub better: Better,
     /// Whether it says something only if times were honoured.
     pub timed_only: bool,
+    /// Left out where it is zero in every run.
+    pub if_any: bool,
     /// What it means, in one or two sentences.
     pub meaning: &'static str,
     /// Reads it.
@@ -71,7 +73,7 @@ pub(super) fn mark_best(values: &[f64], unit: Unit, better: Better) -> Vec<Cell>
 }
 
 const fn metric(name: &'static str, unit: Unit, better: Better, of: fn(&Totals) -> f64) -> Metric {
-    Metric { name, unit, better, timed_only: false, meaning: "", of }
+    Metric { name, unit, better, timed_only: false, if_any: false, meaning: "", of }
 }
 
 impl Metric {
@@ -80,10 +82,21 @@ impl Metric {
         self
     }
 
+    const fn if_any(mut self) -> Self {
+        self.if_any = true;
+        self
+    }
+
     const fn timed(mut self) -> Self {
         self.timed_only = true;
         self
     }
+}
+
+/// The figures to show of these runs, in the order of the table.
+pub(super) fn shown(runs: &[Outcome]) -> Vec<&'static Metric> {
+    let counts = |metric: &&Metric| !metric.if_any || metric.says_something(runs);
+    ALL.into_iter().filter(counts).collect()
 }
 
 /// A mean over the run's time; absent if no time passed.
@@ -142,6 +155,20 @@ pub(super) const GPU_HOURS: Metric =
     metric("GPU hours held", Unit::GpuHours, Better::Neither, |t| t.gpu_hours_held)
         .means("Hours of one whole GPU held by workloads; half a GPU for two hours is one.")
         .timed();
+/// Times that somebody was asked to leave and did.
+pub(super) const PREEMPTED: Metric =
+    metric("Preempted", Unit::Count, Better::Lower, |t| t.preempted as f64)
+        .means("Times that a workload left because it was asked to, for one of higher priority.")
+        .timed()
+        .if_any();
+/// GPU time whose work is done again.
+pub(super) const GPU_HOURS_LOST: Metric =
+    metric("GPU hours lost", Unit::GpuHours, Better::Lower, |t| t.gpu_hours_lost)
+        .means(
+            "Hours of one whole GPU that preempted workloads had held: their work is done again.",
+        )
+        .timed()
+        .if_any();
 /// Mean wait.
 pub(super) const WAIT_MEAN: Metric =
     metric("Wait, mean", Unit::Span, Better::Lower, |t| of_waits(t, t.waits.mean_ms))
@@ -172,7 +199,7 @@ pub(super) const WAIT_MAX: Metric =
         .timed();
 
 /// Every figure of [`Totals`] but the counts by size, in the order of the table.
-pub(super) const ALL: [&Metric; 14] = [
+const ALL: [&Metric; 16] = [
     &ALLOCATED,
     &ALLOCATED_MEAN,
     &FRAGMENTED,
@@ -187,6 +214,8 @@ pub(super) const ALL: [&Metric; 14] = [
     &WAIT_MAX,
     &MAKESPAN,
     &GPU_HOURS,
+    &PREEMPTED,
+    &GPU_HOURS_LOST,
 ];
 
 #[cfg(test)]

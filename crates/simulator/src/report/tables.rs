@@ -18,8 +18,9 @@ pub(super) struct Row {
 /// Returns one row per figure of the totals: those that say something about this comparison, and those
 /// that need times where there were none, not judged.
 pub(super) fn totals(comparison: &Comparison) -> (Vec<Row>, Vec<Row>) {
-    let judged = |metric: &&&Metric| comparison.timed || !metric.timed_only;
-    let (judged, unjudged): (Vec<_>, Vec<_>) = metrics::ALL.iter().partition(judged);
+    let judged = |metric: &&Metric| comparison.timed || !metric.timed_only;
+    let (judged, unjudged): (Vec<_>, Vec<_>) =
+        metrics::shown(&comparison.runs).into_iter().partition(judged);
     let unmarked = |metric: &Metric| {
         let mut row = total(metric, comparison);
         row.way = "";

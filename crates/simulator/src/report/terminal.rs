@@ -108,9 +108,9 @@ impl Page<'_> {
     /// Returns the rows: a name with cells, or a heading without.
     fn rows(&self) -> Vec<(String, Option<Vec<Cell>>)> {
         let runs = &self.comparison.runs;
-        let fits = |metric: &&&Metric| self.comparison.timed || !metric.timed_only;
-        let mut rows: Vec<_> = metrics::ALL
-            .iter()
+        let fits = |metric: &&Metric| self.comparison.timed || !metric.timed_only;
+        let mut rows: Vec<_> = metrics::shown(runs)
+            .into_iter()
             .filter(fits)
             .map(|metric| (metric.name.to_owned(), Some(metric.cells(runs))))
             .collect();
