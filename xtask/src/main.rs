@@ -10,7 +10,9 @@ mod fakes;
 mod gpu;
 mod install;
 mod kubernetes_bind;
+mod kubernetes_chaos;
 mod kubernetes_lab;
+mod kubernetes_mig;
 mod limiter;
 mod metrics;
 mod mig;
@@ -51,6 +53,9 @@ const HELP: &str = "cargo xtask VERB
               [--only SECONDS]
   slurm-churn   is a card or MIG instance ever given twice while jobs come and go, without hotpot and with it [--quick]
   kubernetes-bind  pods bound per second with hotpot and by the stock scheduler alone, on a real control plane [--quick]
+  kubernetes-mig   MIG instances accepted by the stock allocator and with hotpot, on real control planes [--quick]
+  kubernetes-chaos  pods come and go while parts of a real cluster die and come back: is anything given twice, stuck or left? [--seed N]
+              [--quick]
   kubernetes-lab  a real Kubernetes cluster on this host: build, up DIR, down DIR, status DIR, in DIR COMMAND
   slurm-lab   a real Slurm cluster on this host: up DIR [OPTION...], down DIR, status DIR
   speed       CPU seconds and peak memory of whole runs
@@ -96,7 +101,9 @@ fn main() -> ExitCode {
         ["fakes"] => fakes::run(),
         ["metrics", flags @ ..] => quick(flags).and_then(metrics::run),
         ["kubernetes-bind", flags @ ..] => quick(flags).and_then(kubernetes_bind::run),
+        ["kubernetes-chaos", words @ ..] => kubernetes_chaos::run(words),
         ["kubernetes-lab", words @ ..] => kubernetes_lab::run(words),
+        ["kubernetes-mig", flags @ ..] => quick(flags).and_then(kubernetes_mig::run),
         ["slurm-arrays", words @ ..] => slurm::arrays::run(words),
         ["slurm-churn", flags @ ..] => quick(flags).and_then(slurm::churn::run),
         ["slurm-lab", words @ ..] => slurm_lab::run(words),

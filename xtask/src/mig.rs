@@ -14,7 +14,7 @@ use runs::{Load, Outcome};
 #[path = "../../crates/engine/tests/mig/optimum.rs"]
 mod optimum;
 #[path = "../../crates/engine/tests/mig/requests.rs"]
-mod requests;
+pub(crate) mod requests;
 #[path = "../../crates/engine/tests/mig/rules.rs"]
 mod rules;
 #[path = "../../crates/engine/tests/mig/runs.rs"]

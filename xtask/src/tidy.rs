@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("local", &["model", "engine", "formats", "node"]),
     ("spank", &[]),
     ("slurm", &["model", "formats", "node", "local"]),
-    ("kubernetes", &["model", "engine", "node"]),
+    ("kubernetes", &["model", "engine", "node", "agent"]),
     (
         "cli",
         &[

@@ -10,6 +10,7 @@ use node::sample::{GpuSample, InstanceSample, ProfileCounters};
 
 use crate::exposition::{Exposition, Family, Kind, Labels};
 use crate::observation::Observation;
+use crate::pods::{self, PodUse};
 
 /// Which names of DCGM's metrics are written, besides our own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,8 @@ struct Field {
     value: fn(&GpuSample) -> Option<f64>,
     /// The same of a MIG device; `None` if MIG devices have no such thing.
     of_mig: Option<fn(&InstanceSample) -> Option<f64>>,
+    /// The same of a share of a card that others have shares of too.
+    of_share: Option<fn(&PodUse) -> Option<f64>>,
 }
 
 const MIB: f64 = 1.0 / 1_048_576.0;
@@ -45,7 +48,7 @@ const fn gauge(
     value: fn(&GpuSample) -> Option<f64>,
 ) -> Field {
     let (legacy, factor) = legacy;
-    Field { legacy, factor, dcgm49, kind: Kind::Gauge, help, value, of_mig: None }
+    Field { legacy, factor, dcgm49, kind: Kind::Gauge, help, value, of_mig: None, of_share: None }
 }
 
 const fn counter(
@@ -59,6 +62,10 @@ const fn counter(
 
 const fn both(field: Field, of_mig: fn(&InstanceSample) -> Option<f64>) -> Field {
     Field { of_mig: Some(of_mig), ..field }
+}
+
+const fn shared(field: Field, of_share: fn(&PodUse) -> Option<f64>) -> Field {
+    Field { of_share: Some(of_share), ..field }
 }
 
 #[rustfmt::skip]
@@ -75,8 +82,8 @@ const FIELDS: &[Field] = &[
         |gpu| gpu.power_watts),
     counter(("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1e3), "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", "Energy since the driver was loaded.",
         |gpu| gpu.energy_joules),
-    gauge(("DCGM_FI_DEV_GPU_UTIL", 100.0), "DCGM_FI_DEV_GPU_UTIL_RATIO", "GPU utilization.",
-        |gpu| gpu.busy_ratio),
+    shared(gauge(("DCGM_FI_DEV_GPU_UTIL", 100.0), "DCGM_FI_DEV_GPU_UTIL_RATIO", "GPU utilization.",
+        |gpu| gpu.busy_ratio), |share| share.busy_ratio),
     gauge(("DCGM_FI_DEV_MEM_COPY_UTIL", 100.0), "DCGM_FI_DEV_MEMORY_UTIL_RATIO", "Memory utilization.",
         |gpu| gpu.memory_busy_ratio),
     gauge(("DCGM_FI_DEV_ENC_UTIL", 100.0), "DCGM_FI_DEV_ENC_UTIL_RATIO", "Encoder utilization.",
@@ -88,8 +95,8 @@ const FIELDS: &[Field] = &[
     both(gauge(("DCGM_FI_DEV_FB_FREE", MIB), "DCGM_FI_DEV_FB_FREE_BYTES", "Device memory that is free.",
         |gpu| free(gpu.memory_total_bytes, gpu.memory_used_bytes, gpu.memory_reserved_bytes)),
         |mig| free(mig.memory_total_bytes, mig.memory_used_bytes, Some(0))),
-    both(gauge(("DCGM_FI_DEV_FB_USED", MIB), "DCGM_FI_DEV_FB_USED_BYTES", "Device memory in use.",
-        |gpu| gpu.memory_used_bytes.map(float)), |mig| mig.memory_used_bytes.map(float)),
+    shared(both(gauge(("DCGM_FI_DEV_FB_USED", MIB), "DCGM_FI_DEV_FB_USED_BYTES", "Device memory in use.",
+        |gpu| gpu.memory_used_bytes.map(float)), |mig| mig.memory_used_bytes.map(float)), |share| share.memory_used_bytes),
     gauge(("DCGM_FI_DEV_FB_RESERVED", MIB), "DCGM_FI_DEV_FB_RESERVED_BYTES", "Device memory that the driver keeps.",
         |gpu| gpu.memory_reserved_bytes.map(float)),
     gauge(("DCGM_FI_DEV_XID_ERRORS", 1.0), "DCGM_FI_DEV_XID_ERROR", "Code of the last Xid event.",
@@ -131,20 +138,22 @@ pub fn names() -> Vec<(&'static str, &'static str)> {
     FIELDS.iter().map(|field| (field.legacy, field.dcgm49)).collect()
 }
 
-/// One thing that samples are about: a GPU, or a MIG device on one.
+/// One thing that samples are about: a GPU with its shares, a MIG device on one, a share of one.
 enum Subject<'a> {
-    Gpu(&'a GpuSample),
+    Gpu(&'a GpuSample, Vec<&'a PodUse>),
     Mig(&'a InstanceSample),
+    Share(&'a PodUse),
 }
 
 /// Writes the families in the schemes asked for.
 pub(crate) fn write(text: &mut Exposition, seen: &Observation, names: MetricNames, host: &str) {
+    let uses = pods::uses(seen);
     let legacy = || {
-        let subjects = subjects(seen, "Hostname", "DCGM_FI_DRIVER_VERSION", host);
+        let subjects = subjects((seen, &uses), "Hostname", "DCGM_FI_DRIVER_VERSION", host);
         (subjects, |field: &Field| (field.legacy, field.factor))
     };
     let dcgm49 = || {
-        let subjects = subjects(seen, "hostname", "DCGM_FI_SYSTEM_DRIVER_VERSION", host);
+        let subjects = subjects((seen, &uses), "hostname", "DCGM_FI_SYSTEM_DRIVER_VERSION", host);
         (subjects, |field: &Field| (field.dcgm49, 1.0))
     };
     if names != MetricNames::Dcgm49 {
@@ -167,14 +176,25 @@ fn scheme(
         let samples = subjects.iter().map(|(labels, subject)| {
             let value = match subject {
                 // What its MIG devices tell is not told of the GPU too: sums would count it twice.
-                Subject::Gpu(gpu) if field.of_mig.is_some() && !gpu.instances.is_empty() => None,
-                Subject::Gpu(gpu) => (field.value)(gpu),
+                Subject::Gpu(gpu, _) if field.of_mig.is_some() && !gpu.instances.is_empty() => None,
+                // So with its shares.
+                Subject::Gpu(_, shares)
+                    if shares.iter().any(|one| of_share(field, one).is_some()) =>
+                {
+                    None
+                }
+                Subject::Gpu(gpu, _) => (field.value)(gpu),
+                Subject::Share(share) => of_share(field, share),
                 Subject::Mig(mig) => field.of_mig.and_then(|value| value(mig)),
             };
             (labels, value.map(|value| scaled(value, factor)))
         });
         text.family(&Family { name, kind: field.kind, help: field.help }, samples);
     }
+}
+
+fn of_share(field: &Field, share: &PodUse) -> Option<f64> {
+    field.of_share.and_then(|value| value(share))
 }
 
 /// In another unit, without the dust that binary fractions leave (57 %, not 56.99999999999999).
@@ -184,7 +204,7 @@ fn scaled(value: f64, factor: f64) -> f64 {
 
 /// GPUs and MIG devices with their labels.
 fn subjects<'a>(
-    seen: &'a Observation,
+    (seen, uses): (&'a Observation, &'a [PodUse]),
     host_label: &str,
     driver_label: &str,
     host: &str,
@@ -195,6 +215,11 @@ fn subjects<'a>(
         let labels = of_gpu(gpu, device)
             .with(host_label, host)
             .with(driver_label, &seen.inventory.driver.driver);
+        let here = || uses.iter().filter(|one| one.gpu == gpu.index);
+        let of_device = |labels: Labels, uuid: &str| {
+            let whole = here().find(|one| one.is_whole && one.device == uuid);
+            whole.map_or(labels.clone(), |one| pods::of_container(labels, &one.name))
+        };
         // DCGM tells of GPU instances: where one has several MIG devices, all show its memory.
         let mut told = BTreeSet::new();
         for mig in gpu.instances.iter().filter(|mig| told.insert(mig.gpu_instance)) {
@@ -202,9 +227,12 @@ fn subjects<'a>(
                 .clone()
                 .with("GPU_I_PROFILE", &mig.profile)
                 .with("GPU_I_ID", &mig.gpu_instance.to_string());
-            subjects.push((labels, Subject::Mig(mig)));
+            subjects.push((of_device(labels, &mig.uuid), Subject::Mig(mig)));
         }
-        subjects.push((labels, Subject::Gpu(gpu)));
+        let shares: Vec<&PodUse> = here().filter(|one| one.is_part()).collect();
+        let of_pod = |one: &PodUse| pods::of_container(labels.clone(), &one.name);
+        subjects.extend(shares.iter().map(|one| (of_pod(one), Subject::Share(one))));
+        subjects.push((of_device(labels, &gpu.uuid), Subject::Gpu(gpu, shares)));
     }
     subjects
 }

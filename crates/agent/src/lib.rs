@@ -8,7 +8,10 @@ mod dcgm;
 mod exposition;
 mod measure;
 mod observation;
+mod occupants;
 mod own;
+mod pods;
+pub mod reading;
 mod seats;
 mod server;
 mod tenants;
@@ -17,7 +20,8 @@ mod token;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
@@ -33,6 +37,7 @@ use crate::token::Token;
 pub use dcgm::{MetricNames, names as dcgm_names};
 pub use exposition::Format;
 pub use observation::Observation;
+pub use occupants::{Occupancy, Occupant, PodName};
 pub use own::names as own_names;
 pub use text::render;
 pub use token::TokenError;
@@ -53,6 +58,10 @@ pub struct Options {
     pub interval: Duration,
     /// The state folder, where runs are published.
     pub state: PathBuf,
+    /// The driver's library, where it is not to be looked for.
+    pub library: Option<PathBuf>,
+    /// Who knows who sits on cards beside runs.
+    pub occupancy: Option<Arc<dyn Occupancy>>,
     /// Told, for the log, where the agent listens and when the driver goes and comes back.
     pub notice: fn(&str),
 }
@@ -69,7 +78,7 @@ pub enum AgentError {
     /// Others could read the metrics.
     #[error(
         "will not listen on {0} without a token: others could read who uses which GPU; give \
-         --token-file FILE, or listen on 127.0.0.1"
+         --token-file FILE (`hotpot kubernetes agent`: --metrics-token-file FILE), or listen on 127.0.0.1"
     )]
     Exposed(SocketAddr),
     /// The address cannot be had.
@@ -95,49 +104,86 @@ pub enum AgentError {
 /// No driver, no address or no token at the start. A driver that fails later is told of in the
 /// metrics.
 pub fn serve(options: &Options) -> Result<(), AgentError> {
-    let token = options.token_file.as_deref().map(Token::read).transpose()?;
-    if is_exposed(options.listen, token.is_some()) {
-        return Err(AgentError::Exposed(options.listen));
-    }
-    let driver = Driver::open()?;
-    let (sender, requests) = sync_channel(WAITING_MAX);
-    let (at_work, gone) = oneshot::channel::<()>();
-    let measuring = options.measuring();
-    let thread = std::thread::Builder::new().name("measure".into());
-    thread.spawn(move || {
-        let _at_work = at_work;
-        measuring.run(driver, &requests);
-    })?;
-    let endpoint = Endpoint { requests: sender, names: options.names, host: host(), token };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(listen(options, endpoint, gone))
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let end = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        Server::open(options).await?.serve(end).await
+    })
+}
+
+/// An agent that listens, for programs that do more than serve metrics.
+pub struct Server {
+    listener: TcpListener,
+    endpoint: Endpoint,
+    /// Told when nobody measures any more.
+    gone: oneshot::Receiver<()>,
+}
+
+impl Server {
+    /// Opens the driver, begins to measure when asked, and listens.
+    ///
+    /// # Errors
+    /// No driver, no address or no token.
+    pub async fn open(options: &Options) -> Result<Self, AgentError> {
+        let token = options.token_file.as_deref().map(Token::read).transpose()?;
+        if is_exposed(options.listen, token.is_some()) {
+            return Err(AgentError::Exposed(options.listen));
+        }
+        let driver = open(options.library.as_deref())?;
+        let (sender, requests) = sync_channel(WAITING_MAX);
+        let (at_work, gone) = oneshot::channel::<()>();
+        let measuring = options.measuring();
+        let thread = std::thread::Builder::new().name("measure".into());
+        thread.spawn(move || {
+            let _at_work = at_work;
+            measuring.run(driver, &requests);
+        })?;
+        let endpoint = Endpoint { requests: sender, names: options.names, host: host(), token };
+        let unheard = |error| AgentError::Listen { address: options.listen, error };
+        let listener = TcpListener::bind(options.listen).await.map_err(unheard)?;
+        let address = listener.local_addr()?;
+        (options.notice)(&format!("metrics at http://{address}/metrics"));
+        Ok(Self { listener, endpoint, gone })
+    }
+
+    /// Serves until `end` comes, or until nobody measures any more.
+    ///
+    /// # Errors
+    /// [`AgentError::Defect`].
+    pub async fn serve(self, end: impl Future<Output = ()>) -> Result<(), AgentError> {
+        let end = async {
+            tokio::select! {
+                () = end => Ok(()),
+                _ = self.gone => Err(AgentError::Defect),
+            }
+        };
+        server::serve(self.listener, self.endpoint, end).await
+    }
+}
+
+/// Reads the token that scrapers must show, for whoever scrapes.
+///
+/// # Errors
+/// [`TokenError`].
+pub fn token(file: &Path) -> Result<String, TokenError> {
+    Token::to_show(file)
+}
+
+/// Opens the driver.
+fn open(library: Option<&Path>) -> Result<Driver, DriverError> {
+    library.map_or_else(Driver::open, Driver::open_library)
 }
 
 /// Whether others than this machine's users could read what nothing protects.
 fn is_exposed(listen: SocketAddr, with_token: bool) -> bool {
     !with_token && !listen.ip().is_loopback()
-}
-
-/// Serves until a signal comes, or until nobody measures any more.
-async fn listen(
-    options: &Options,
-    endpoint: Endpoint,
-    gone: oneshot::Receiver<()>,
-) -> Result<(), AgentError> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let unheard = |error| AgentError::Listen { address: options.listen, error };
-    let listener = TcpListener::bind(options.listen).await.map_err(unheard)?;
-    let address = listener.local_addr()?;
-    (options.notice)(&format!("metrics at http://{address}/metrics"));
-    let end = async {
-        tokio::select! {
-            _ = terminate.recv() => Ok(()),
-            _ = interrupt.recv() => Ok(()),
-            _ = gone => Err(AgentError::Defect),
-        }
-    };
-    server::serve(listener, endpoint, end).await
 }
 
 /// The text of one scrape, without serving.
@@ -146,7 +192,7 @@ async fn listen(
 ///
 /// The driver does not answer.
 pub fn once(options: &Options, format: Format) -> Result<String, AgentError> {
-    let driver = Driver::open()?;
+    let driver = open(options.library.as_deref())?;
     let seen = measure::once(&driver, &options.measuring())?;
     Ok(render(Some(&seen), options.names, format, &host()))
 }
@@ -154,7 +200,8 @@ pub fn once(options: &Options, format: Format) -> Result<String, AgentError> {
 impl Options {
     fn measuring(&self) -> Measuring {
         let Self { interval, notice, .. } = *self;
-        Measuring { interval, state: self.state.clone(), notice }
+        let (library, state) = (self.library.clone(), self.state.clone());
+        Measuring { interval, state, library, occupancy: self.occupancy.clone(), notice }
     }
 }
 

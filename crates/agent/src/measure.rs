@@ -14,6 +14,7 @@ use node::tenant::Tenants;
 use tokio::sync::oneshot;
 
 use crate::observation::Observation;
+use crate::occupants::{Occupancy, booked};
 
 /// How often the machine is asked anew what it has, rather than how it does.
 const INVENTORY_PERIOD: Duration = Duration::from_secs(600);
@@ -38,6 +39,10 @@ pub(crate) struct Measuring {
     pub(crate) interval: Duration,
     /// The state folder, where runs are published.
     pub(crate) state: PathBuf,
+    /// The driver's library, where it is not to be looked for.
+    pub(crate) library: Option<PathBuf>,
+    /// Who knows who sits on cards beside runs.
+    pub(crate) occupancy: Option<Arc<dyn Occupancy>>,
     /// Told when the driver goes and comes back.
     pub(crate) notice: fn(&str),
 }
@@ -75,7 +80,7 @@ impl Measuring {
                     waiting = Some(next);
                 }
             }
-            driver = Driver::open();
+            driver = crate::open(self.library.as_deref());
         }
     }
 
@@ -171,6 +176,7 @@ struct Session<'d> {
     driver: &'d Driver,
     sampler: Sampler<'d>,
     inventory: Arc<node::inventory::Inventory>,
+    occupancy: Option<Arc<dyn Occupancy>>,
     opened: Instant,
     looked: Instant,
 }
@@ -183,16 +189,18 @@ impl<'d> Session<'d> {
     ) -> Result<Self, DriverError> {
         let inventory = Arc::new(driver.inventory()?);
         let sampler = Sampler::resume(driver, Tenants::new(&measuring.state), remembered)?;
-        let now = Instant::now();
-        Ok(Self { driver, sampler, inventory, opened: now, looked: now })
+        let (now, occupancy) = (Instant::now(), measuring.occupancy.clone());
+        Ok(Self { driver, sampler, inventory, occupancy, opened: now, looked: now })
     }
 
     fn observe(&mut self) -> Result<Arc<Observation>, DriverError> {
+        let occupants = self.occupancy.as_ref().map(|known| known.occupants()).unwrap_or_default();
+        self.sampler.seat(occupants.iter().map(booked).collect());
         let begun = Instant::now();
         let sample = self.sampler.sample()?;
         let took = begun.elapsed();
         let (inventory, given) = (Arc::clone(&self.inventory), self.sampler.tenants().given());
-        Ok(Arc::new(Observation { inventory, sample, given: given.to_vec(), took }))
+        Ok(Arc::new(Observation { inventory, sample, given: given.to_vec(), occupants, took }))
     }
 
     /// Takes stock again if the last time is long ago; after an answer, so that nobody waits for it.

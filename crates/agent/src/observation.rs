@@ -7,6 +7,8 @@ use node::inventory::Inventory;
 use node::sample::Sample;
 use node::tenant::Given;
 
+use crate::occupants::Occupant;
+
 /// What was found out at one moment.
 #[derive(Clone, Debug)]
 pub struct Observation {
@@ -16,6 +18,8 @@ pub struct Observation {
     pub sample: Sample,
     /// What running tasks have been given.
     pub given: Vec<Given>,
+    /// Who sits on cards by claims of Kubernetes.
+    pub occupants: Vec<Occupant>,
     /// How long measuring took.
     pub took: Duration,
 }

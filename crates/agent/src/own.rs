@@ -7,6 +7,7 @@ use node::sample::{GpuSample, InstanceSample, ProfileCounters};
 use crate::accounts;
 use crate::exposition::{Exposition, Family, Kind, Labels};
 use crate::observation::Observation;
+use crate::pods;
 use crate::tenants::{self, Roll};
 
 /// A family with one sample for each `T` that has a value.
@@ -131,6 +132,7 @@ pub fn names() -> Vec<&'static str> {
     names.extend(PROFILE_COLUMNS.iter().map(|(_, mig)| *mig));
     names.extend(tenants::names());
     names.extend(accounts::names());
+    names.extend(pods::names());
     names
 }
 
@@ -158,6 +160,7 @@ pub(crate) fn write(text: &mut Exposition, seen: &Observation) {
     let (gpus, mut roll) = (&seen.sample.gpus, Roll::default());
     tenants::write(text, gpus, &seen.given, &mut roll);
     accounts::write(text, gpus, &mut roll);
+    pods::write(text, &pods::uses(seen));
 }
 
 fn build(text: &mut Exposition) {

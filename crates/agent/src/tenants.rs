@@ -145,6 +145,7 @@ fn named(tenant: &Tenant) -> Named {
         Tenant::Task { run, task: _ } => ("run", run.clone()),
         Tenant::SlurmJob(job) => ("slurm-job", job.to_string()),
         Tenant::Pod(uid) => ("pod", uid.clone()),
+        Tenant::Claim(uid) => ("claim", uid.clone()),
         Tenant::User(uid) => ("user", uid.to_string()),
         Tenant::Unknown => ("unknown", String::new()),
     }

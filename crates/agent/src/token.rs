@@ -74,6 +74,19 @@ impl Token {
         if owner != 0 && owner != nix::unistd::geteuid().as_raw() {
             return Err(TokenError::Foreign { path: path.to_path_buf(), owner });
         }
+        Self::of(file, path)
+    }
+
+    /// Reads the one that is to be shown. Who else may read the file is not asked: in a pod a Secret's files are root's, and open to its
+    /// only user.
+    pub(crate) fn to_show(path: &Path) -> Result<String, TokenError> {
+        let unreadable = |error| TokenError::Unreadable { path: path.to_path_buf(), error };
+        let token = Self::of(std::fs::File::open(path).map_err(unreadable)?, path)?;
+        Ok(String::from_utf8_lossy(&token.0).into_owned())
+    }
+
+    fn of(file: std::fs::File, path: &Path) -> Result<Self, TokenError> {
+        let unreadable = |error| TokenError::Unreadable { path: path.to_path_buf(), error };
         let mut text = String::new();
         file.take(BYTES_MAX).read_to_string(&mut text).map_err(unreadable)?;
         let token = text.trim_end();

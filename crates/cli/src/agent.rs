@@ -17,6 +17,8 @@ pub(crate) fn run(args: &Agent) -> Result<Answer, Failure> {
         token_file: args.token_file.clone(),
         interval: Duration::from_millis(args.interval),
         state: state.map_err(|error| Failure::Machine(error.to_string()))?,
+        library: None,
+        occupancy: None,
         notice: screen::complain,
     };
     if args.once {

@@ -178,12 +178,13 @@ pub(crate) struct Plan {
                         Examples:\n  \
                         hotpot explain llama-7b jobs.toml --fleet fleet.toml\n  \
                         hotpot explain 'embed[7]' --run last\n  \
-                        hotpot explain 4711     (a job of Slurm: exit code 2 if there is none)"
+                        hotpot explain 4711     (a job of Slurm: exit code 2 if there is none)\n  \
+                        hotpot explain pod/web-0 --namespace team-a     (a pod of the cluster of KUBECONFIG)"
 )]
 pub(crate) struct Explain {
     /// Name of the workload, or its number as '#3', in quotes; `plan --output json` tells numbers. With
     /// --run, a task: its name, or its number as in its output file. With neither a file nor --run, the
-    /// number of a job of Slurm.
+    /// number of a job of Slurm, or pod/NAME.
     pub(crate) workload: String,
     /// Without --run: the file that the workload is in; TOML, YAML, an sbatch script or a trace.
     pub(crate) workloads: Option<PathBuf>,
@@ -194,6 +195,9 @@ pub(crate) struct Explain {
     /// With --run: the state folder that the run is in. Default: where `hotpot run` keeps it.
     #[arg(long, value_name = "DIR", requires = "run")]
     pub(crate) state: Option<PathBuf>,
+    /// With pod/NAME: its namespace. Default: that of KUBECONFIG's context.
+    #[arg(long, short, value_name = "NAMESPACE", conflicts_with_all = ["workloads", "run"])]
+    pub(crate) namespace: Option<String>,
     #[command(flatten)]
     pub(crate) fleet: FleetChoice,
     /// Placement policy. Default: that of the policy file, else hotpot.
@@ -202,7 +206,7 @@ pub(crate) struct Explain {
     /// Placement, quotas, sharing modes, weights and backfill (TOML or YAML).
     #[arg(long, value_name = "FILE")]
     pub(crate) policy_file: Option<PathBuf>,
-    /// Show every GPU, not only the nodes.
+    /// Show every GPU and who holds it, not only the nodes.
     #[arg(long)]
     pub(crate) gpus_too: bool,
     #[command(flatten)]

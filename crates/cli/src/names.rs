@@ -36,7 +36,7 @@ impl<'a> Names<'a> {
             }
             Some(workload) => shown(&workload.name),
             None => match self.snapshot.running().get(&id) {
-                Some(running) => format!("{} ({id})", shown(&running.workload.name)),
+                Some(running) => shown(&running.workload.name),
                 None => id.to_string(),
             },
         }

@@ -3,10 +3,14 @@
 #![forbid(unsafe_code)]
 
 pub mod controller;
+pub mod dialect;
+mod https;
+pub mod metrics;
 pub mod names;
 pub mod plugin;
 pub mod quantity;
 pub mod share;
+pub mod webhook;
 
 /// A client of the cluster that KUBECONFIG names or, inside a pod, of its own.
 ///

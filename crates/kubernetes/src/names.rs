@@ -8,6 +8,19 @@ pub const GROUP: &str = "hotpot.dev";
 pub const VERSION: &str = "v1";
 /// The gate at which a pod waits until its claims have been given devices.
 pub const GATE: &str = "hotpot.dev/placement";
+/// The class of our devices that is meant where no other is named.
+pub const CLASS: &str = "gpu.hotpot.dev";
+/// A pod with this label and [`IGNORE`] is none of the webhook's business.
+pub const WEBHOOK_LABEL: &str = "hotpot.dev/webhook";
+/// See [`WEBHOOK_LABEL`].
+pub const IGNORE: &str = "ignore";
+/// Templates of claims that the controller has made for asks by resource names, and will delete, have this label.
+pub const ASK_LABEL: &str = "hotpot.dev/ask";
+
+/// The label that names a pod's gang: pods of a namespace that start together or not at all.
+pub const GANG: &str = "hotpot.dev/gang";
+/// The label that says how many pods the gang has.
+pub const GANG_SIZE: &str = "hotpot.dev/gang-size";
 
 /// Capacity of a card: device memory in bytes, without what the driver keeps.
 pub const MEMORY: &str = "memory";

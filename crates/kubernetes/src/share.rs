@@ -1,13 +1,15 @@
 //! `GpuShare`: what a claim says of a share beyond amounts, and what the controller says to the node of the share that it
 //! has given.
 
-use k8s_openapi::api::resource::v1::OpaqueDeviceConfiguration;
+use k8s_openapi::api::resource::v1::{DeviceClass, OpaqueDeviceConfiguration};
 use serde::{Deserialize, Serialize};
 
 use crate::names;
 
 /// The source of configuration that users cannot write: a class, or our controller.
 pub const FROM_CLASS: &str = "FromClass";
+/// Devices of one request (API reference, ResourceClaim: 32 results a claim).
+pub const COUNT_MAX: i64 = 32;
 
 /// What stands in a claim's `config[].opaque.parameters`.
 ///
@@ -23,7 +25,7 @@ pub struct GpuShare {
     /// `exclusive`, `time-slice`, `mps`, `mig` or `memory-capped`: how the card is to be shared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sharing: Option<String>,
-    /// Device memory, the CUDA context included, in MiB; the cap.
+    /// Device memory in MiB; the cap. Of an ask without the CUDA context, which comes on top; of what was given with it.
     #[serde(skip_serializing_if = "Option::is_none", rename = "memoryMiB")]
     pub memory_mib: Option<u64>,
     /// Thousandths of the card's compute; 0 for no cap.
@@ -44,6 +46,9 @@ pub struct GpuShare {
     /// Whose turn comes first where tenants take turns: the higher.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
+    /// The term of the controllers in which it was given; only of what was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<i64>,
 }
 
 impl GpuShare {
@@ -79,6 +84,13 @@ pub fn configured<'a>(
     covering
         .filter_map(|(_, opaque)| opaque.as_ref())
         .rfind(|opaque| opaque.driver == names::DRIVER)
+}
+
+/// What a class of devices says to our driver; `None` if it is not one of ours.
+pub fn of_class(class: &DeviceClass) -> Option<&OpaqueDeviceConfiguration> {
+    let mut configs =
+        class.spec.config.iter().flatten().filter_map(|config| config.opaque.as_ref());
+    configs.rfind(|opaque| opaque.driver == names::DRIVER)
 }
 
 /// A request without the alternative that was chosen: `gpu` of `gpu/large`.

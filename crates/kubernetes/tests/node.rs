@@ -7,18 +7,14 @@ use std::path::Path;
 use std::process::Stdio;
 
 use kubernetes_lab::hotpot::CLASS;
-use kubernetes_lab::{Cluster, Image, Options};
+use kubernetes_lab::{Cluster, Options};
+use live::client::{self, ESCAPES, IMAGE, MACHINE, TAKES_ALL, edits, traces, until_said, value};
 use live::{Folder, Running, built, controller, template};
-
-const IMAGE: &str = "localhost/lab/client:1";
-/// What containers need beside the driver's files to find a simulated card.
-const EXTRA: &str = r#"{"containerEdits": {"env": ["HOTPOT_FAKE_MACHINE=/run/nvidia/driver/machine"],
-    "mounts": [{"hostPath": "/run/nvidia/driver/machine", "containerPath": "/run/nvidia/driver/machine", "options": ["rbind", "rw"]}]}}"#;
 
 /// Starts the agent on a node as its service would.
 fn agent(cluster: &Cluster, node: &str) -> Running {
     let extra = cluster.folder().join("etc/extra.json");
-    std::fs::write(&extra, EXTRA).unwrap();
+    std::fs::write(&extra, format!("{{\"containerEdits\": {}}}", edits())).unwrap();
     let log =
         std::fs::File::create(cluster.folder().join(format!("log/agent-{node}.log"))).unwrap();
     let mut command = cluster.on_node(node, built("hotpot")).unwrap();
@@ -34,30 +30,19 @@ fn agent(cluster: &Cluster, node: &str) -> Running {
         ])
         .arg(extra);
     command.args(["--runtime", "/run/containerd/containerd.sock"]);
-    command.env("HOTPOT_FAKE_MACHINE", "/run/nvidia/driver/machine");
+    command.env("HOTPOT_FAKE_MACHINE", MACHINE);
     command.env("HOTPOT_NVML", "/run/nvidia/driver/lib/libnvidia-ml.so.1");
     Running(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
 }
 
 /// A pod that takes all the memory it can have of its card, says how much, and stays.
 fn pod(name: &str, claim: &str) -> String {
-    let client = "for i in 1 2 3; do echo; done | client gpu-client allocate way=plain piece=268435456; echo over; sleep 600";
+    let client = format!("{TAKES_ALL}; sleep 600");
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  schedulingGates: [{{name: hotpot.dev/placement}}]\n  \
          resourceClaims: [{{name: gpu, {claim}}}]\n  terminationGracePeriodSeconds: 1\n  containers:\n  - name: main\n    image: {IMAGE}\n    \
          imagePullPolicy: Never\n    command: [sh, -c, {client:?}]\n    resources: {{claims: [{{name: gpu}}]}}\n---\n"
     )
-}
-
-fn until_said(cluster: &Cluster, pod: &str) -> String {
-    let said = |it: &Cluster| it.kubectl(&["logs", pod]).ok().filter(|text| text.contains("over"));
-    cluster.until(&format!("what {pod} says"), said).unwrap()
-}
-
-/// A line `name value` of what a pod has said.
-fn value(said: &str, name: &str) -> u64 {
-    let found = said.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-    found.unwrap_or_else(|| panic!("no {name} in: {said}"))
 }
 
 #[test]
@@ -68,9 +53,7 @@ fn two_pods_on_one_card_are_each_held_to_their_share_and_leave_no_trace() {
     }
     let folder = Folder::new("node");
     let cluster = Cluster::up(&folder.0, &Options { gpus: 1, ..Options::default() }).unwrap();
-    let image =
-        Image::new(IMAGE).busybox().unwrap().program("/bin/client", built("xtask")).unwrap();
-    cluster.import(&image).unwrap();
+    cluster.import(&client::image()).unwrap();
     cluster.apply(CLASS).unwrap();
     let _agent = agent(&cluster, "n1");
     let _controller = controller(&cluster);
@@ -88,15 +71,60 @@ fn two_pods_on_one_card_are_each_held_to_their_share_and_leave_no_trace() {
         assert_eq!(value(&said, "code "), 2, "out of memory: {said}");
     }
     // A user of the pod cannot take the cap off by the environment.
-    let escape = "printf '\\n\\n\\n' | env -i HOTPOT_FAKE_MACHINE=/run/nvidia/driver/machine /bin/client gpu-client allocate way=plain piece=268435456";
-    let said = cluster.kubectl(&["exec", "one", "--", "sh", "-c", escape]).unwrap();
+    let said = cluster.kubectl(&["exec", "one", "--", "sh", "-c", ESCAPES]).unwrap();
     assert!(value(&said, "held ") <= 10 << 30, "{said}");
     cluster.kubectl(&["delete", "pod", "one", "two"]).unwrap();
-    let files = |it: &Cluster| {
-        let words = ["-c", "ls /run/cdi; ls /var/lib/hotpot/caps 2>/dev/null"];
-        let listed = it.on_node("n1", "sh").unwrap().args(words).output().unwrap();
-        String::from_utf8_lossy(&listed.stdout).into_owned()
-    };
-    cluster.until("no trace", |it| files(it).trim().is_empty().then_some(())).unwrap();
+    let gone = |it: &Cluster| traces(it, "n1").is_empty().then_some(());
+    cluster.until("no trace", gone).unwrap();
     assert!(Path::new(&cluster.machine("n1")).exists());
+}
+
+#[test]
+fn three_pods_take_turns_on_two_cards_by_the_manifest_that_means_it() {
+    let test = "three_pods_take_turns_on_two_cards_by_the_manifest_that_means_it";
+    if !kubernetes_lab::can_be_had(test) {
+        return;
+    }
+    let folder = Folder::new("turns");
+    let cluster = Cluster::up(&folder.0, &Options { gpus: 2, ..Options::default() }).unwrap();
+    cluster.import(&client::image()).unwrap();
+    cluster.apply(CLASS).unwrap();
+    let _agent = agent(&cluster, "n1");
+    let _controller = controller(&cluster);
+    let example =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/kubernetes/taking-turns.yaml");
+    let example = std::fs::read_to_string(example).unwrap();
+    // The lab has no registry: its own image works on each card for a while, and says so.
+    let (image, does) = ("nvidia/cuda:12.9.1-base-ubuntu24.04", "nvidia-smi; sleep infinity");
+    assert!(example.contains(image) && example.contains(does));
+    let example = example
+        .replace(image, &format!("{IMAGE}\n          imagePullPolicy: Never"))
+        .replace(does, "client gpu-client about; echo | client gpu-client idle; echo cards $CUDA_VISIBLE_DEVICES; echo over; sleep 600");
+    cluster.apply(&example).unwrap();
+    let running = |it: &Cluster| {
+        let words = [
+            "get",
+            "pods",
+            "-o",
+            "jsonpath={range .items[*]}{.metadata.name}={.status.phase} {end}",
+        ];
+        let text = it.kubectl(&words).ok()?;
+        let up: Vec<String> = text
+            .split_whitespace()
+            .filter_map(|pod| pod.strip_suffix("=Running"))
+            .map(str::to_owned)
+            .collect();
+        (up.len() == 3).then_some(up)
+    };
+    for pod in cluster.until("three pods that run", running).unwrap() {
+        let said = until_said(&cluster, &pod);
+        let cards = said.lines().find_map(|line| line.strip_prefix("cards ")).unwrap_or_default();
+        assert_eq!(cards.split(',').filter(|uuid| uuid.starts_with("GPU-")).count(), 2, "{said}");
+        assert!(said.contains("holding"), "it had a context: {said}");
+    }
+    let claim = cluster.kubectl(&["get", "resourceclaim", "two-a100", "-o", "json"]).unwrap();
+    assert_eq!(claim.matches("\"resource\": \"pods\"").count(), 3, "{claim}");
+    cluster.kubectl(&["delete", "deployment", "taking-turns"]).unwrap();
+    let gone = |it: &Cluster| traces(it, "n1").is_empty().then_some(());
+    cluster.until("no trace", gone).unwrap();
 }

@@ -1,9 +1,9 @@
-//! The whole plugin at a real API server, which `HOTPOT_TEST_API` names, and at one whose gates for devices are off
-//! (`HOTPOT_TEST_API_WITHOUT`): `URL TOKEN`. They may be emptied of what is of claims.
+//! The whole plugin at a real API server, and at one whose gates for devices are off.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 mod support;
 
+use std::future::Future;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node as ApiNode;
@@ -12,16 +12,41 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kubernetes::names;
 use kubernetes::plugin::proto::v1::Claim;
 use kubernetes::plugin::run;
+use kubernetes_lab::{Cluster, Options};
 use serde_json::{Value, json};
 use support::{Kubelet, NODE, Node, on_node};
 
-fn client(variable: &str) -> kube::Client {
-    let named = std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set"));
-    let (url, token) = named.split_once(' ').unwrap();
-    let mut config = kube::Config::new(url.parse().unwrap());
-    config.accept_invalid_certs = true;
-    config.auth_info.token = Some(token.into());
-    kube::Client::try_from(config).unwrap()
+/// Says that the test's process is in a cluster's network, whose file KUBECONFIG names.
+const INSIDE: &str = "HOTPOT_TEST_INSIDE";
+/// What Kubernetes 1.34 and 1.35 have switched off.
+const WITHOUT: &str = "--feature-gates=DRAConsumableCapacity=false,DRAPartitionableDevices=false,DRADeviceTaints=false";
+
+/// Runs `body` on a node with these GPUs, in a process of its own in the network of a control plane.
+///
+/// * `test` — the calling test's name; `apiserver` — more words for the API server.
+fn at_server<F: Future<Output = ()>>(
+    test: &str,
+    gpus: &str,
+    apiserver: &[&str],
+    body: impl FnOnce(Node) -> F,
+) {
+    if std::env::var_os(INSIDE).is_some() {
+        return on_node(test, gpus, body);
+    }
+    if !kubernetes_lab::can_be_had(test) {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("k8s-{}-publish", std::process::id()));
+    let folder = folder.with_extension(apiserver.len().to_string());
+    let apiserver = apiserver.iter().map(ToString::to_string).collect();
+    let options = Options { nodes: 0, apiserver, ..Options::default() };
+    let cluster = Cluster::up(&folder, &options).unwrap();
+    let mut again = cluster.command(std::env::current_exe().unwrap());
+    let output = again.args([test, "--exact", "--nocapture"]).env(INSIDE, "yes").output().unwrap();
+    drop(cluster);
+    let _ = std::fs::remove_dir_all(&folder);
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
 /// An API server with the node, and without any slices.
@@ -87,13 +112,13 @@ fn taints(found: &[ResourceSlice]) -> usize {
 }
 
 #[test]
-#[ignore = "wants an API server"]
 fn devices_are_published_and_kept_published() {
-    on_node(
+    at_server(
         "devices_are_published_and_kept_published",
         "h100-80gb:2,t4",
+        &[],
         |node: Node| async move {
-            let client = client("HOTPOT_TEST_API");
+            let client = kubernetes::client().await.unwrap();
             let api = emptied(&client).await;
             let options = node.options("p1");
             let socket = options.kubelet.join(format!("plugins/{}/p1.sock", names::DRIVER));
@@ -136,11 +161,10 @@ fn devices_are_published_and_kept_published() {
 }
 
 #[test]
-#[ignore = "wants an API server"]
 fn a_server_that_drops_the_parts_of_devices_is_told_of_whole_cards_only() {
     let test = "a_server_that_drops_the_parts_of_devices_is_told_of_whole_cards_only";
-    on_node(test, "h100-80gb:2,t4", |node: Node| async move {
-        let client = client("HOTPOT_TEST_API_WITHOUT");
+    at_server(test, "h100-80gb:2,t4", &[WITHOUT], |node: Node| async move {
+        let client = kubernetes::client().await.unwrap();
         let api = emptied(&client).await;
         let options = node.options("p1");
         let socket = options.kubelet.join(format!("plugins/{}/p1.sock", names::DRIVER));

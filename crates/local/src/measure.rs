@@ -128,7 +128,11 @@ fn seen(places: &BTreeMap<String, u8>, sample: &Sample) -> Vec<(String, String, 
     let processes = ours.flat_map(|gpu| gpu.processes.iter().map(|process| (&gpu.uuid, process)));
     let of_task = processes.filter_map(|(uuid, process)| match &process.tenant {
         Tenant::Task { run, task } => Some((uuid.clone(), run.clone(), task.clone())),
-        Tenant::SlurmJob(_) | Tenant::Pod(_) | Tenant::User(_) | Tenant::Unknown => None,
+        Tenant::SlurmJob(_)
+        | Tenant::Pod(_)
+        | Tenant::Claim(_)
+        | Tenant::User(_)
+        | Tenant::Unknown => None,
     });
     of_task.collect()
 }

@@ -217,6 +217,13 @@ impl Snapshot {
         Ok(())
     }
 
+    /// Says since when a running workload runs, in ms of the caller's clock; one that does not run is left alone.
+    pub fn runs_since(&mut self, id: WorkloadId, since_ms: u64) {
+        if let Some(running) = self.running.get_mut(&id) {
+            running.since_ms = since_ms;
+        }
+    }
+
     /// Notes that a running workload was asked to leave; of several times the earliest holds. It keeps
     /// its seats until it finishes, and is expected to leave by then.
     ///

@@ -17,6 +17,7 @@ pub mod memory_limit;
 pub mod mig;
 pub mod model_names;
 pub mod mps;
+pub mod on_node;
 mod probe;
 pub mod processes;
 pub mod procfs;

@@ -32,6 +32,8 @@ pub enum Tenant {
     SlurmJob(u64),
     /// A Kubernetes pod, by its UID.
     Pod(String),
+    /// A claim of Kubernetes that has been made real here, by its UID: what containers hold by it is one account.
+    Claim(String),
     /// A process that nobody here has started, by its user.
     User(u32),
     /// The process has gone or cannot be looked at.
@@ -53,6 +55,8 @@ pub struct Tenants {
     /// The same of tasks that have just ended, too.
     booked: Vec<Booked>,
     ended: Vec<Ended>,
+    /// Shares that no run publishes.
+    seated: Vec<Booked>,
 }
 
 /// What a task has been given of a GPU, as its run says.
@@ -102,7 +106,13 @@ impl Tenants {
     pub fn with_processes(procfs: Procfs, state: &Path) -> Self {
         let (roots, runs) = (BTreeMap::new(), BTreeSet::new());
         let (live, shares) = (live::folder(state), Vec::new());
-        Self { procfs, live, roots, runs, shares, booked: Vec::new(), ended: Vec::new() }
+        let (booked, ended, seated) = (Vec::new(), Vec::new(), Vec::new());
+        Self { procfs, live, roots, runs, shares, booked, ended, seated }
+    }
+
+    /// Says which shares are held by others than runs, from the next [`Tenants::refresh`] on.
+    pub fn seat(&mut self, seated: Vec<Booked>) {
+        self.seated = seated;
     }
 
     /// Reads again which runs are going on.
@@ -130,6 +140,8 @@ impl Tenants {
             self.ended.extend(ended.map(|(gpu, counts)| Ended { run: name.clone(), gpu, counts }));
             self.runs.insert((run.run, user));
         }
+        self.shares.extend(self.seated.iter().map(|booked| booked.given.clone()));
+        self.booked.extend(self.seated.iter().cloned());
     }
 
     fn lives(&self, pid: u32, start_ticks: u64) -> bool {

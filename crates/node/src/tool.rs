@@ -1,7 +1,7 @@
 //! Runs a command-line tool of the driver or of Slurm: found by a variable or in PATH, with a time limit,
 //! its output kept. A tool that hangs is an error, never a hang.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -15,6 +15,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::unistd::AccessFlags;
 use thiserror::Error;
+
+use crate::{companion, on_node};
 
 /// Time that a call may take unless said otherwise.
 pub const LIMIT: Duration = Duration::from_secs(10);
@@ -33,6 +35,8 @@ const LAG: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tool {
     program: PathBuf,
+    /// Words in front of a call's own.
+    before: Vec<OsString>,
     limit: Duration,
     output_max: u64,
 }
@@ -97,23 +101,31 @@ fn hear_signals(command: &mut Command) {
 }
 
 impl Tool {
-    /// Finds a tool: the program that `variable` names, else `name` in PATH.
+    /// Finds a tool: the program that `variable` names, else `name` in PATH or, for a caller in a container, on the node.
     ///
     /// # Errors
     /// [`ToolError::Missing`].
     pub fn find(name: &str, variable: &str) -> Result<Self, ToolError> {
         let named = env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let found = match named {
-            Some(path) => Some(path).filter(|path| can_be_run(path)),
-            None => in_path(name, &env::var_os("PATH").unwrap_or_default()),
+        let found = match (named, on_node::root()) {
+            (Some(path), _) => Some(path).filter(|path| can_be_run(path)).map(Self::at),
+            (None, Some(root)) => on_node::program(&root, name).map(Self::on_node),
+            (None, None) => in_path(name, &env::var_os("PATH").unwrap_or_default()).map(Self::at),
         };
         let missing = || ToolError::Missing { name: name.into(), variable: variable.into() };
-        found.map(Self::at).ok_or_else(missing)
+        found.ok_or_else(missing)
+    }
+
+    /// A tool of the node for a caller in a container, by way of this program.
+    fn on_node(program: PathBuf) -> Self {
+        let before = on_node::VERB.map(OsString::from).into_iter().chain([program.into()]);
+        Self { before: before.collect(), ..Self::at(companion::OWN) }
     }
 
     /// The tool at a path, with [`LIMIT`].
     pub fn at(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), limit: LIMIT, output_max: OUTPUT_MAX }
+        let (before, limit, output_max) = (Vec::new(), LIMIT, OUTPUT_MAX);
+        Self { program: program.into(), before, limit, output_max }
     }
 
     /// The same tool with another time that one call may take.
@@ -131,7 +143,9 @@ impl Tool {
 
     /// A command of this tool.
     pub fn command(&self) -> Command {
-        Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        command.args(&self.before);
+        command
     }
 
     /// Runs a command to its end, gives it `input`, and returns what it printed on standard output.
@@ -305,86 +319,4 @@ fn one_line(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shell(script: &str, input: &str) -> Result<String, ToolError> {
-        let tool = Tool::at("/bin/sh").within(Duration::from_secs(5));
-        let mut command = tool.command();
-        command.args(["-c", script]);
-        tool.run(command, input)
-    }
-
-    #[test]
-    fn output_comes_back_and_failure_is_told() {
-        assert_eq!(shell("cat", "in\n").unwrap(), "in\n");
-        let failed = shell("echo why >&2; exit 3", "").unwrap_err().to_string();
-        assert!(failed.contains("exit status: 3") && failed.ends_with(": why"), "{failed}");
-        let missing = Tool::find("no-such-tool", "HOTPOT_NO_SUCH").unwrap_err().to_string();
-        assert!(missing.contains("named by HOTPOT_NO_SUCH"), "{missing}");
-    }
-
-    #[test]
-    fn a_tool_that_hangs_is_an_error() {
-        let tool = Tool::at("/bin/sh").within(Duration::from_millis(300));
-        let mut command = tool.command();
-        command.args(["-c", "exec sleep 60"]);
-        let begun = Instant::now();
-        assert!(matches!(tool.run(command, ""), Err(ToolError::Silent { .. })));
-        assert!(begun.elapsed() < Duration::from_secs(30));
-    }
-
-    /// As a daemon does that forgets to close its output.
-    #[test]
-    fn a_child_that_keeps_the_pipe_does_not_hold_us() {
-        let tool = Tool::at("/bin/sh").within(Duration::from_secs(20));
-        let mut command = tool.command();
-        command.args(["-c", "sleep 30 & exit 0"]);
-        let begun = Instant::now();
-        tool.launch(command).unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(15));
-    }
-
-    #[test]
-    fn an_answer_that_does_not_come_is_no_empty_answer() {
-        let tool = Tool::at("/bin/sh").within(Duration::from_millis(300));
-        let mut command = tool.command();
-        command.args(["-c", "sleep 3 & exit 0"]);
-        assert!(matches!(tool.run(command, ""), Err(ToolError::Silent { .. })));
-    }
-
-    #[test]
-    fn a_tool_that_prints_much_comes_to_its_end() {
-        let tool = Tool::at("/bin/sh").keeping(4 << 20);
-        let prints = |script: &str| {
-            let mut command = tool.command();
-            command.args(["-c", script]);
-            tool.run(command, "")
-        };
-        let long = prints("echo a; head -c 9000000 /dev/zero | tr '\\0' x; echo; echo b").unwrap();
-        let lines: Vec<&str> = long.lines().collect();
-        assert_eq!((lines[0], lines[1].len(), lines[2]), ("a", LINE_MAX, "b"));
-        let many = prints("yes | head -c 9000000 && echo end >&2 && exit 0");
-        assert!(matches!(many, Err(ToolError::TooMuch { .. })), "{many:?}");
-        let failed = prints("yes | head -c 9000000; exit 3").unwrap_err().to_string();
-        assert!(failed.contains("exit status: 3") && failed.len() < 3000, "{failed}");
-    }
-
-    #[test]
-    fn only_what_can_be_run_by_its_full_path_is_found() {
-        let folder = std::env::temp_dir().join(format!("hotpot-tool-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("a-tool");
-        std::fs::write(&file, "").unwrap();
-        let set = |mode| {
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-            std::fs::set_permissions(&file, mode).unwrap();
-        };
-        set(0o644);
-        assert_eq!(in_path("a-tool", folder.as_os_str()), None);
-        set(0o755);
-        assert_eq!(in_path("a-tool", folder.as_os_str()), Some(file.clone()));
-        assert_eq!(in_path("stat", OsStr::new("self:.:")), None);
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-}
+mod tests;

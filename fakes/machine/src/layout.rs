@@ -41,6 +41,23 @@ pub fn lay_out(folder: &Path, gpus: &[GpuSpec], parts: &Path) -> io::Result<Mach
     Ok(machine)
 }
 
+/// Puts files in the place of a folder's links to what was built, for whoever takes it for the root of a machine: there no
+/// link leads out of it.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn make_whole(folder: &Path) -> io::Result<()> {
+    for part in [LIB, BIN] {
+        for entry in fs::read_dir(folder.join(part))? {
+            let path = entry?.path();
+            let built = path.canonicalize()?;
+            fs::remove_file(&path)?;
+            fs::copy(built, path)?;
+        }
+    }
+    Ok(())
+}
+
 /// NVML in a machine's folder.
 pub fn nvml(folder: &Path) -> PathBuf {
     folder.join(LIB).join(LIBRARIES[0].1)

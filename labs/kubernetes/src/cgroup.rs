@@ -34,6 +34,15 @@ pub(crate) fn make(cgroup: &str, node: &str) -> Result<(), LabError> {
     Ok(())
 }
 
+/// Empties that of a node, as a start of the machine does: a kubelet that finds cgroups of pods without containerd knowing of their
+/// containers waits 3 s for each. Processes must be gone.
+pub(crate) fn renew(cgroup: &str, node: &str) -> Result<(), LabError> {
+    if !cgroup.is_empty() {
+        roots().into_iter().for_each(|root| remove_tree(&root.join(cgroup).join(node)));
+    }
+    make(cgroup, node)
+}
+
 /// Removes all of a cluster's, deepest first; processes must be gone.
 pub(crate) fn remove(cgroup: &str) {
     if cgroup.is_empty() {

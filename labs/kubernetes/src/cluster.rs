@@ -193,17 +193,17 @@ impl Cluster {
             .write(&daemon.record(&self.place))
     }
 
-    /// Switches a node off: all of its processes end, its mounts are gone.
+    /// Switches a node off: all of its processes end, its mounts and its pods' cgroups are gone.
     ///
     /// # Errors
-    /// There is no such node.
+    /// There is no such node, or its cgroups cannot be made anew.
     pub fn power_off(&mut self, node: &str) -> Result<(), LabError> {
         self.node(node)?.end(Signal::SIGKILL);
         self.nodes.remove(node);
         for daemon in [Daemon::Containerd(node.into()), Daemon::Kubelet(node.into())] {
             self.kill(&daemon);
         }
-        Ok(())
+        cgroup::renew(&cgroup::name_of(&self.place), node)
     }
 
     /// Switches a node on again.

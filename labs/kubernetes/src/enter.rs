@@ -36,6 +36,14 @@ pub fn inside(
     Ok(command)
 }
 
+/// A program of Kubernetes' without any cluster, such as helm to look at a chart; built if it is missing.
+///
+/// # Errors
+/// It cannot be built.
+pub fn program(name: &str) -> Result<Command, LabError> {
+    Ok(Command::new(Programs::get()?.path(name)))
+}
+
 /// The variables by which programs in the cluster's network find it and Kubernetes' programs.
 pub(crate) fn environment(place: &Place, programs: &Programs) -> Vec<(String, String)> {
     let config = place.path(&keys::kubeconfig("admin")).display().to_string();

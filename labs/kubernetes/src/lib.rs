@@ -25,7 +25,7 @@ mod programs;
 pub use cluster::Cluster;
 pub use daemon::Daemon;
 pub use down::{down, status};
-pub use enter::inside;
+pub use enter::{inside, program};
 pub use image::Image;
 pub use lab_base::LabError;
 pub use objects::{ObjectNode, WITHOUT_SIGNS_OF_LIFE};

@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use fake_machine::layout;
 use lab_base::process::Process;
-use lab_base::{LabError, Place, machine};
+use lab_base::{LabError, Place, at, machine};
 
 use crate::conf::{self, node_address};
 use crate::namespaces;
@@ -52,7 +53,9 @@ pub(crate) fn make(
     )?;
     place.write(&format!("etc/{node}/cni/10-lab.conflist"), &conf::cni(node, index), false)?;
     place.write(&format!("etc/{node}/node.sh"), &script(place, node, index), true)?;
-    machine::make(&place.path(&format!("machines/{node}")), &options.specs()?)
+    let machine = place.path(&format!("machines/{node}"));
+    machine::make(&machine, &options.specs()?)?;
+    layout::make_whole(&machine).map_err(at(&machine))
 }
 
 /// Makes a node's namespaces; gives their first process.

@@ -90,6 +90,8 @@ pub(crate) fn run_agent() {
         token_file: variable("TOKEN_FILE").map(Into::into),
         interval: Duration::from_millis(variable("INTERVAL").map_or(0, |ms| ms.parse().unwrap())),
         state: state.into(),
+        library: None,
+        occupancy: None,
         notice: |text| eprintln!("{text}"),
     };
     if let Err(error) = agent::serve(&options) {

@@ -1,4 +1,4 @@
-//! `hotpot explain`: for each node and GPU, why a workload could or could not sit there; or of a task of a
+//! `hotpot explain`: for each node and GPU, why a workload or a pod could or could not sit there; or of a task of a
 //! run, what became of it.
 
 mod holding;
@@ -7,14 +7,15 @@ mod task;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use ::kubernetes::controller::question::Answer as PodAnswer;
 use engine::{Explanation, NodeVerdict};
-use model::{Action, Policy, Refusal, Seat, Snapshot};
+use model::{Action, GpuId, Policy, Refusal, Seat, Snapshot, WorkloadId};
 use serde::Serialize;
 
 use crate::args::{Explain, Output, Queue};
 use crate::failure::{Answer, Failure};
 use crate::names::{self, Names};
-use crate::{plan, screen, slurm, words};
+use crate::{kubernetes, plan, screen, slurm, words};
 
 /// Nodes shown singly in a table; more are summed up by reason.
 const NODES_SHOWN: usize = 40;
@@ -24,6 +25,9 @@ const SEATS_SHOWN: usize = 4;
 pub(crate) fn run(options: &Explain) -> Result<Answer, Failure> {
     if options.run.is_some() {
         return task::run(options);
+    }
+    if let (Some(pod), None) = (options.workload.strip_prefix("pod/"), &options.workloads) {
+        return explain_pod(pod, options);
     }
     if options.workloads.is_none() && is_job_of_slurm(&options.workload) {
         return slurm::explain::explain(&options.workload, options.output.output);
@@ -37,13 +41,37 @@ pub(crate) fn run(options: &Explain) -> Result<Answer, Failure> {
     };
     let (snapshot, policy) = plan::situation(&queue)?;
     let id = names::find(&snapshot, &options.workload)?;
-    let explanation = engine::explain(&snapshot, &policy, id)
+    answer(&snapshot, &policy, id, (options, options.gpus_too))
+}
+
+fn answer(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    id: WorkloadId,
+    (options, gpus_too): (&Explain, bool),
+) -> Result<Answer, Failure> {
+    let explanation = engine::explain(snapshot, policy, id)
         .ok_or_else(|| Failure::Usage(format!("workload {id} is not in the queue")))?;
     screen::print(&match options.output.output {
-        Output::Table => table(&snapshot, &explanation, options.gpus_too),
-        Output::Json => json(&snapshot, &policy, &explanation),
+        Output::Table => table(snapshot, &explanation, gpus_too),
+        Output::Json => json(snapshot, policy, &explanation),
     })?;
     Ok(if explanation.starts() { Answer::Yes } else { Answer::No })
+}
+
+/// A pod of the cluster: as for a workload of a file where the world can be seen, else what is written on it.
+fn explain_pod(pod: &str, options: &Explain) -> Result<Answer, Failure> {
+    let policy = kubernetes::policy(options.policy_file.as_deref(), options.policy.as_deref())?;
+    match kubernetes::about_pod(&policy, options.namespace.as_deref(), pod)? {
+        PodAnswer::Known { snapshot, id } => {
+            let gpus_too = options.gpus_too || snapshot.fleet().nodes().len() <= NODES_SHOWN;
+            answer(&snapshot, &policy, id, (options, gpus_too))
+        }
+        PodAnswer::Said(text) => {
+            screen::print(&format!("pod/{pod}: {text}\n"))?;
+            Ok(Answer::No)
+        }
+    }
 }
 
 /// `4711`, or `4711_3` of an array.
@@ -58,7 +86,7 @@ fn neither(name: &str) -> Failure {
     Failure::Usage(format!(
         "`{name}` can be several things: say which. A task of a run on this machine: `hotpot explain {typed} \
          --run last`. A workload that is in a file: `hotpot explain {typed} jobs.toml --fleet \
-         fleet.toml`. A job of Slurm is named by its number"
+         fleet.toml`. A job of Slurm is named by its number, a pod of Kubernetes as pod/{name}"
     ))
 }
 
@@ -141,8 +169,24 @@ fn node_lines(
             Ok(share) => words::share(fleet, node.node, gpu.gpu.index, *share),
             Err(refusal) => no(refusal),
         };
-        let _ = writeln!(text, "    gpu{:<3} {verdict}", gpu.gpu.index);
+        let holders = holders(snapshot, names, gpu.gpu);
+        let _ = writeln!(text, "    gpu{:<3} {verdict}{holders}", gpu.gpu.index);
     }
+}
+
+/// `; held by a (mps 10 GiB), b (mps 4 GiB)`; empty if nobody does.
+fn holders(snapshot: &Snapshot, names: &Names<'_>, id: GpuId) -> String {
+    let gpu =
+        snapshot.fleet().node(id.node).and_then(|node| node.gpus().get(usize::from(id.index)));
+    let tenants = gpu.map(model::Gpu::tenants).unwrap_or_default();
+    let held = |tenant: &model::Tenant| {
+        let share = words::share(snapshot.fleet(), id.node, id.index, tenant.share);
+        format!("{} ({share})", names.of_id(tenant.workload))
+    };
+    if tenants.is_empty() {
+        return String::new();
+    }
+    format!("; held by {}", tenants.iter().map(held).collect::<Vec<_>>().join(", "))
 }
 
 /// Refusals by kind, with the node that comes nearest.

@@ -155,6 +155,7 @@ pub(super) fn label(tenant: &Tenant) -> String {
         Tenant::Task { run, task } => harmless(&format!("{run}/{task}")).replace(['\n', '\t'], " "),
         Tenant::SlurmJob(job) => format!("slurm {job}"),
         Tenant::Pod(uid) => harmless(&format!("pod {uid}")),
+        Tenant::Claim(uid) => harmless(&format!("claim {uid}")),
         Tenant::User(uid) => format!("user {uid}"),
         Tenant::Unknown => "unknown".into(),
     }
@@ -164,7 +165,7 @@ fn class(tenant: &Tenant) -> Class {
     match tenant {
         Tenant::Task { .. } => Class::Task,
         Tenant::SlurmJob(_) => Class::Slurm,
-        Tenant::Pod(_) => Class::Pod,
+        Tenant::Pod(_) | Tenant::Claim(_) => Class::Pod,
         Tenant::User(_) => Class::User,
         Tenant::Unknown => Class::Other,
     }

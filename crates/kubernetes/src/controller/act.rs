@@ -2,14 +2,19 @@
 //! refuses it, and the next cycle decides anew.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions};
+use kube::runtime::events::{EventType, Recorder};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::decide::Act;
+use super::decide::{Act, Given};
+use super::leader::Term;
 use crate::names;
 
 /// What the API server has answered to writes.
@@ -19,53 +24,118 @@ pub(super) struct Written {
     pub(super) claims: Vec<ResourceClaim>,
     /// Pods as they are now.
     pub(super) pods: Vec<Pod>,
+    /// Templates as they are now.
+    pub(super) templates: Vec<ResourceClaimTemplate>,
     /// What went wrong.
     pub(super) errors: Vec<String>,
 }
 
 impl Written {
-    /// Notes what went wrong; that somebody was faster, or that the object is gone, is nothing wrong.
+    /// Of a write to which no answer has come.
+    pub(super) fn unanswered(after: Duration) -> Self {
+        let why = format!("the API server has not answered a write within {} s", after.as_secs());
+        Self { errors: vec![why], ..Self::default() }
+    }
+
+    /// Notes what went wrong; that somebody was faster, that the object is gone, or that a budget allows no disruption now is
+    /// nothing wrong.
     pub(super) fn went_wrong(&mut self, what: &str, error: &kube::Error) {
         let kube::Error::Api(status) = error else {
             self.errors.push(format!("{what}: {error}"));
             return;
         };
-        if !status.is_conflict() && !status.is_not_found() {
+        let is_ordinary = [404, 409, 429].contains(&status.code);
+        if !is_ordinary {
             self.errors.push(format!("{what}: {}", status.message));
         }
     }
 }
 
-/// Carries out one act.
-pub(super) async fn carry_out(client: &Client, act: &Act) -> Written {
+/// What writes, and by which right.
+pub(super) struct Hands<'a> {
+    /// The API server.
+    pub(super) client: &'a Client,
+    /// The term, after which nothing is written.
+    pub(super) term: &'a Term,
+    /// Publishes events.
+    pub(super) events: &'a Recorder,
+}
+
+/// Carries out one act, if the term is not over.
+pub(super) async fn carry_out(hands: &Hands<'_>, act: &Act) -> Written {
     let mut written = Written::default();
+    if !hands.term.holds() {
+        return written;
+    }
     match act {
-        Act::Give { pod, claims } => give(client, pod, claims, &mut written).await,
-        Act::Open { pod } => open(client, pod, &mut written).await,
+        Act::Give { members, given } => give(hands, (members, given), &mut written).await,
+        Act::Open { pod } => open(hands.client, pod, &mut written).await,
         Act::TakeBack { claim } => {
-            let nothing = json!({"allocation": null});
-            let _taken = write(client, claim, &nothing, &mut written).await;
+            // Without an allocation nobody can be named for whom it is reserved.
+            let nothing = json!({"allocation": null, "reservedFor": null});
+            let _taken = write(hands.client, claim, &nothing, &mut written).await;
         }
-        Act::Tell { pod, why } => super::tell::tell(client, pod, why, &mut written).await,
+        Act::Evict { pod, by_ms, newcomer } => {
+            evict(hands, pod, (*by_ms, newcomer), &mut written).await;
+        }
+        Act::Template(change) => {
+            super::templates::carry_out(hands.client, change, &mut written).await;
+        }
+        Act::Settle { pod } => super::tell::settle(hands, pod, &mut written).await,
+        Act::Tell { pod, why } => super::tell::tell(hands, pod, why, &mut written).await,
     }
     written
 }
 
-async fn give(
-    client: &Client,
-    pod: &Arc<Pod>,
-    claims: &[(Arc<ResourceClaim>, AllocationResult)],
-    written: &mut Written,
-) {
-    for (claim, allocation) in claims {
-        // The scheduler need not write again what says for which pod it is.
-        let status = json!({"allocation": allocation, "reservedFor": reserved_for(claim, pod)});
-        if !write(client, claim, &status, written).await {
-            return;
+async fn give(hands: &Hands<'_>, (members, given): (&[Given], &[Arc<Pod>]), written: &mut Written) {
+    for Given { pod, claims } in members {
+        for (claim, allocation) in claims {
+            // The scheduler need not write again what says for which pod it is.
+            let status = json!({"allocation": allocation, "reservedFor": reserved_for(claim, pod)});
+            if !hands.term.holds() || !write(hands.client, claim, &status, written).await {
+                return;
+            }
         }
     }
-    if super::observation::is_gated(pod) {
-        open(client, pod, written).await;
+    let pods = members.iter().map(|member| &member.pod).chain(given);
+    for pod in pods.filter(|pod| super::observation::is_gated(pod)) {
+        open(hands.client, pod, written).await;
+    }
+}
+
+/// Asks a pod to leave, with the grace that it wants, if that is not too long; budgets of disruption have the last word.
+async fn evict(
+    hands: &Hands<'_>,
+    pod: &Arc<Pod>,
+    (by_ms, newcomer): (u64, &str),
+    written: &mut Written,
+) {
+    let (namespace, name) = super::observation::key(&pod.metadata);
+    let left_ms = i64::try_from(by_ms).unwrap_or(i64::MAX) - Timestamp::now().as_millisecond();
+    let own_s = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+    // Without any, the API server would forget a pod that still runs.
+    let most_s = u32::try_from(left_ms / 1000).unwrap_or_default().max(1);
+    let grace_s = own_s.and_then(|own_s| u32::try_from(own_s).ok()).unwrap_or(most_s).min(most_s);
+    let preconditions = Preconditions { uid: pod.metadata.uid.clone(), ..Preconditions::default() };
+    let delete_options = DeleteParams {
+        grace_period_seconds: Some(grace_s),
+        preconditions: Some(preconditions),
+        ..DeleteParams::default()
+    };
+    let params = EvictParams { delete_options: Some(delete_options), ..EvictParams::default() };
+    let api: Api<Pod> = Api::namespaced(hands.client.clone(), &namespace);
+    let note = format!("evicted: makes room for pod {newcomer}, of higher priority");
+    match api.evict(&name, &params).await {
+        Ok(_) => {
+            // Until the watch says so too.
+            let mut leaving = Pod::clone(pod);
+            let by = Timestamp::now() + SignedDuration::from_secs(i64::from(grace_s));
+            leaving.metadata.deletion_timestamp = Some(Time(by));
+            written.pods.push(leaving);
+            let type_ = EventType::Warning;
+            super::tell::event(hands, pod, type_, ("Evicted", &note), written).await;
+        }
+        Err(error) => written.went_wrong(&format!("evicting pod {namespace}/{name}"), &error),
     }
 }
 

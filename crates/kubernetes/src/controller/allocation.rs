@@ -14,10 +14,19 @@ use model::{GpuId, Seat, Share};
 
 use super::ask::Asked;
 use super::fleet::Machines;
-use super::world::Waiting;
+use super::stage::Member;
 use crate::quantity::MIB;
 use crate::share::{FROM_CLASS, GpuShare};
 use crate::{names, quantity};
+
+/// What an allocation says of its making.
+#[derive(Clone, Debug)]
+pub struct Stamp {
+    /// When.
+    pub at: Time,
+    /// In which term of the controllers.
+    pub epoch: i64,
+}
 
 /// What each claim of a waiting pod is given by a seat, in the order of the claims.
 ///
@@ -26,16 +35,16 @@ use crate::{names, quantity};
 /// # Errors
 /// The seat names what is not published.
 pub(super) fn of(
-    waiting: &Waiting,
+    member: &Member,
     seat: &Seat,
     machines: &Machines,
-    at: &Time,
+    stamp: &Stamp,
     mut share_id: impl FnMut() -> String,
 ) -> Result<Vec<AllocationResult>, String> {
     let node = machines.fleet.node(seat.node).ok_or("the seat's node is not there")?.name();
     let mut shares = seat.shares.iter();
     let mut all = Vec::new();
-    for (_, asked) in &waiting.claims {
+    for (_, asked) in &member.claims {
         let (mut results, mut config) = (Vec::new(), Vec::new());
         for asked in asked {
             let mut given = None;
@@ -44,10 +53,10 @@ pub(super) fn of(
                 results.push(result(asked, node, (gpu, *share), machines, &mut share_id)?);
                 given = Some(*share);
             }
-            config.extend(given.map(|share| configuration(asked, share)).transpose()?);
+            config.extend(given.map(|share| configuration(asked, share, stamp.epoch)).transpose()?);
         }
         all.push(AllocationResult {
-            allocation_timestamp: Some(at.clone()),
+            allocation_timestamp: Some(stamp.at.clone()),
             devices: Some(DeviceAllocationResult { results: Some(results), config: Some(config) }),
             node_selector: Some(only(node)),
         });
@@ -103,11 +112,16 @@ fn consumed(share: Share, gpu: GpuId, machines: &Machines) -> BTreeMap<String, Q
 }
 
 /// What the node is to make of the request: as from a class, which no user can write.
-fn configuration(asked: &Asked, share: Share) -> Result<DeviceAllocationConfiguration, String> {
+fn configuration(
+    asked: &Asked,
+    share: Share,
+    epoch: i64,
+) -> Result<DeviceAllocationConfiguration, String> {
     let given = GpuShare {
         sharing: Some(share.kind().as_str().to_owned()),
         class: asked.class.map(|class| class.as_str().to_owned()),
         priority: asked.priority,
+        epoch: Some(epoch),
         ..GpuShare::new()
     };
     let parameters = serde_json::to_value(given).map_err(|error| error.to_string())?;

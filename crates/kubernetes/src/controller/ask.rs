@@ -10,11 +10,8 @@ use model::{Class, GpuAsk, GpuDemand, Isolation, ModeSet, ModelSet, SharingKind}
 use serde::Deserialize;
 
 use crate::quantity::MIB;
-use crate::share::{self, GpuShare};
+use crate::share::{self, COUNT_MAX, GpuShare};
 use crate::{names, quantity};
-
-/// Devices of one request (API reference, ResourceClaim: 32 results a claim).
-const COUNT_MAX: i64 = 32;
 
 /// Our classes of devices: those with a configuration for our driver, which only administrators can write.
 #[derive(Clone, Debug, Default)]
@@ -37,9 +34,7 @@ impl Classes {
     /// Reads classes; a configuration of ours that cannot be read counts as one that says nothing.
     pub(super) fn of(classes: &[Arc<DeviceClass>]) -> Self {
         let one = |class: &Arc<DeviceClass>| {
-            let mut configs =
-                class.spec.config.iter().flatten().filter_map(|config| config.opaque.as_ref());
-            let ours = configs.rfind(|opaque| opaque.driver == names::DRIVER)?;
+            let ours = share::of_class(class)?;
             let share =
                 GpuShare::deserialize(&ours.parameters.0).unwrap_or_else(|_| GpuShare::new());
             Some((class.metadata.name.clone()?, share))
@@ -115,9 +110,9 @@ fn own_share(claim: &ResourceClaim, request: &str) -> Result<GpuShare, String> {
     let Some(opaque) = share::configured(request, configs) else { return Ok(GpuShare::new()) };
     let share = GpuShare::deserialize(&opaque.parameters.0);
     let share = share.map_err(|error| format!("request {request}: GpuShare: {error}"))?;
-    if share.start.is_some() {
+    if share.start.is_some() || share.epoch.is_some() {
         return Err(format!(
-            "request {request}: GpuShare: where an instance starts is not for claims to say"
+            "request {request}: GpuShare: start and epoch are not for claims to say"
         ));
     }
     Ok(share)
@@ -133,7 +128,11 @@ fn merged(class: &GpuShare, own: &GpuShare) -> GpuShare {
         profile: own.profile.or(class.profile),
         class: own.class.or(class.class),
         models: if own.models.is_empty() { class.models } else { own.models },
-        priority: own.priority.or(class.priority),
+        // Nobody puts himself before others further than the class lets him.
+        priority: match own.priority {
+            Some(own) => Some(own.min(class.priority.unwrap_or(0))),
+            None => class.priority,
+        },
         ..GpuShare::new()
     }
 }
@@ -151,47 +150,89 @@ fn each(share: &GpuShare, exact: &ExactDeviceRequest) -> Result<GpuDemand, Strin
     let count = exact.count.unwrap_or(1);
     let count = u32::try_from(count).ok().filter(|_| (1..=COUNT_MAX).contains(&count));
     let count = count.ok_or_else(|| format!("count must be 1 to {COUNT_MAX}"))?;
-    let capacity = |name: &str, read: fn(&_) -> Option<u64>| {
-        let asked =
-            exact.capacity.as_ref().and_then(|capacity| capacity.requests.as_ref()?.get(name));
-        asked
-            .map(|amount| {
-                read(amount).ok_or_else(|| format!("{name}: `{}` is no amount", amount.0))
-            })
-            .transpose()
-    };
-    let memory_mib = capacity(names::MEMORY, quantity::whole)?
-        .map(|bytes| bytes.div_ceil(MIB))
-        .or(share.memory_mib);
-    let compute = capacity(names::COMPUTE, quantity::milli)?.or(share.compute_milli.map(u64::from));
-    let compute = compute
-        .map(|milli| {
-            u32::try_from(milli)
-                .ok()
-                .filter(|milli| *milli <= 1000)
-                .ok_or("compute of a card is at most 1")
-        })
-        .transpose()?;
-    let sharing = share
-        .sharing
-        .as_deref()
-        .map(|word| {
-            SharingKind::parse(word).ok_or_else(|| format!("`{word}` is no way of sharing"))
-        })
-        .transpose()?;
-    let part = memory_mib.is_some() || compute.is_some();
+    let amounts = Amounts::of(share, exact)?;
+    let word = share.sharing.as_deref();
+    let sharing = word.map(|word| {
+        SharingKind::parse(word).ok_or_else(|| format!("`{word}` is no way of sharing"))
+    });
+    let sharing = sharing.transpose()?;
+    amounts.go_with(share, sharing)?;
+    if sharing == Some(SharingKind::Mps) && count > 1 {
+        return Err("MPS is for one card of a pod; ask for 1, or for another way of sharing".into());
+    }
     let each = match (&share.profile, sharing) {
         (Some(profile), _) => GpuAsk::Profile(profile.clone()),
         (None, Some(SharingKind::Exclusive)) => GpuAsk::Whole,
-        (None, None) if !part => GpuAsk::Whole,
+        (None, None) if !amounts.are_said() => GpuAsk::Whole,
         (None, _) => GpuAsk::Fraction {
-            compute_milli: compute.unwrap_or(0),
-            memory_mib: memory_mib.unwrap_or(0),
+            compute_milli: amounts.compute_milli.unwrap_or(0),
+            memory_mib: amounts.memory_mib.unwrap_or(0),
         },
     };
     let modes = sharing.map_or(ModeSet::ALL, |kind| ModeSet::of(&[kind]));
     let accepts = share.models.iter().map(|name| ModelSet::parse(name)).collect();
     Ok(GpuDemand { count, each, accepts, isolation: Isolation::default(), modes })
+}
+
+/// What is asked of each card, as far as it is said.
+#[derive(Clone, Copy, Debug)]
+struct Amounts {
+    memory_mib: Option<u64>,
+    compute_milli: Option<u32>,
+}
+
+impl Amounts {
+    /// The request's or else the configuration's.
+    fn of(share: &GpuShare, exact: &ExactDeviceRequest) -> Result<Self, String> {
+        let named = exact.capacity.iter().flat_map(|all| all.requests.iter().flatten());
+        let mut names = named.map(|(name, _)| name.as_str());
+        if let Some(other) = names.find(|name| ![names::MEMORY, names::COMPUTE].contains(name)) {
+            return Err(format!("`{other}` is no capacity of a card; name memory or compute"));
+        }
+        let capacity = |name: &str, read: fn(&_) -> Option<u64>| {
+            let asked =
+                exact.capacity.as_ref().and_then(|capacity| capacity.requests.as_ref()?.get(name));
+            let amount = asked.map(|amount| {
+                read(amount).ok_or_else(|| format!("{name}: `{}` is no amount", amount.0))
+            });
+            amount.transpose()
+        };
+        let memory_mib = capacity(names::MEMORY, quantity::whole)?
+            .map(|bytes| bytes.div_ceil(MIB))
+            .or(share.memory_mib);
+        let milli =
+            capacity(names::COMPUTE, quantity::milli)?.or(share.compute_milli.map(u64::from));
+        let milli = milli.map(|milli| u32::try_from(milli).ok().filter(|milli| *milli <= 1000));
+        let compute_milli =
+            milli.map(|milli| milli.ok_or("compute of a card is at most 1")).transpose()?;
+        Ok(Self { memory_mib, compute_milli })
+    }
+
+    fn are_said(self) -> bool {
+        self.memory_mib.is_some() || self.compute_milli.is_some()
+    }
+
+    /// Nobody is given a share of nothing: it would be held to nothing.
+    fn go_with(self, share: &GpuShare, sharing: Option<SharingKind>) -> Result<(), String> {
+        if self.memory_mib == Some(0) {
+            return Err("memory must be more than 0".into());
+        }
+        if share.profile.is_some() && self.are_said() {
+            let why = "a MIG profile says its amounts itself; leave out memory and compute";
+            return Err(why.into());
+        }
+        let is_empty = self.memory_mib.is_none() && self.compute_milli.unwrap_or_default() == 0;
+        let takes_turns = sharing == Some(SharingKind::TimeSlice);
+        if is_empty && !takes_turns && (self.are_said() || sharing.is_some_and(is_shared)) {
+            return Err("say how much of a card: memory, compute or both".into());
+        }
+        Ok(())
+    }
+}
+
+/// Whether several tenants share a card so, none of them by hardware.
+fn is_shared(kind: SharingKind) -> bool {
+    !matches!(kind, SharingKind::Exclusive | SharingKind::Mig)
 }
 
 #[cfg(test)]
@@ -261,12 +302,12 @@ mod tests {
         assert_eq!(profile, GpuAsk::Profile("1g.10gb".into()));
         let two = asked(
             json!({"deviceClassName": "small", "count": 2}),
-            share(json!({"sharing": "mps", "class": "service"})),
+            share(json!({"sharing": "memory-capped", "class": "service"})),
         )
         .unwrap();
         assert_eq!(
             (two.each.count, two.class, two.each.modes),
-            (2, Some(Class::Service), ModeSet::of(&[SharingKind::Mps]))
+            (2, Some(Class::Service), ModeSet::of(&[SharingKind::MemoryCapped]))
         );
         assert_eq!(two.each.accepts, [ModelSet::parse("a100")]);
     }
@@ -300,6 +341,32 @@ mod tests {
                 json!({"deviceClassName": "gpu", "selectors": [{"cel": {"expression": "true"}}]}),
                 Value::Null,
                 "selectors",
+            ),
+            (
+                json!({"deviceClassName": "gpu", "capacity": {"requests": {"memory": "0"}}}),
+                Value::Null,
+                "more than 0",
+            ),
+            (
+                json!({"deviceClassName": "gpu", "capacity": {"requests": {"mem": "10Gi"}}}),
+                Value::Null,
+                "`mem` is no capacity",
+            ),
+            (json!({"deviceClassName": "gpu"}), share(json!({"computeMilli": 0})), "how much"),
+            (
+                json!({"deviceClassName": "gpu"}),
+                share(json!({"sharing": "memory-capped"})),
+                "how much",
+            ),
+            (
+                json!({"deviceClassName": "small"}),
+                share(json!({"profile": "1g.10gb"})),
+                "leave out memory",
+            ),
+            (
+                json!({"deviceClassName": "small", "count": 2}),
+                share(json!({"sharing": "mps"})),
+                "one card",
             ),
             (json!({"deviceClassName": "gpu"}), share(json!({"sharing": "magic"})), "`magic`"),
             (

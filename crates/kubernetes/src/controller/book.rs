@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::resource::v1::{
+    DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice,
+};
 use kube::Resource;
 use kube::runtime::watcher::Event;
 
@@ -18,11 +21,13 @@ pub(super) struct Kept<T> {
     /// What a list that is still coming has brought.
     coming: Option<BTreeMap<Key, Arc<T>>>,
     is_whole: bool,
+    /// Whether anything is otherwise than when this was last asked: the echo of an own write is not.
+    has_changed: bool,
 }
 
 impl<T> Default for Kept<T> {
     fn default() -> Self {
-        Self { all: BTreeMap::new(), coming: None, is_whole: false }
+        Self { all: BTreeMap::new(), coming: None, is_whole: false, has_changed: false }
     }
 }
 
@@ -37,7 +42,7 @@ impl<T: Resource> Kept<T> {
             }
             Event::InitDone => {
                 self.all = self.coming.take().unwrap_or_default();
-                self.is_whole = true;
+                (self.is_whole, self.has_changed) = (true, true);
             }
             Event::Apply(object) => self.put(object),
             Event::Delete(object) => {
@@ -45,6 +50,7 @@ impl<T: Resource> Kept<T> {
                 // One of the same name may have been made since.
                 if self.all.get(&key).is_some_and(|known| known.meta().uid == object.meta().uid) {
                     self.all.remove(&key);
+                    self.has_changed = true;
                 }
             }
         }
@@ -53,7 +59,17 @@ impl<T: Resource> Kept<T> {
     /// Takes an object as the API server has answered it.
     pub(super) fn put(&mut self, object: T) {
         let object = self.newer(object);
-        self.all.insert(key(object.meta()), object);
+        let before = self.all.insert(key(object.meta()), Arc::clone(&object));
+        let same = before.is_some_and(|before| {
+            (&before.meta().uid, version(before.as_ref()))
+                == (&object.meta().uid, version(object.as_ref()))
+        });
+        self.has_changed |= !same;
+    }
+
+    /// Whether anything has changed since this was last asked.
+    fn changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
     }
 
     /// The object, or the one that is known if that is newer.
@@ -90,6 +106,10 @@ pub(super) struct Book {
     pub(super) slices: Kept<ResourceSlice>,
     /// Classes.
     pub(super) classes: Kept<DeviceClass>,
+    /// Templates that the controller has made.
+    pub(super) templates: Kept<ResourceClaimTemplate>,
+    /// Budgets of disruption.
+    pub(super) budgets: Kept<PodDisruptionBudget>,
 }
 
 impl Book {
@@ -100,6 +120,22 @@ impl Book {
             && self.claims.is_whole
             && self.slices.is_whole
             && self.classes.is_whole
+            && self.budgets.is_whole
+            && self.templates.is_whole
+    }
+
+    /// Whether anything has changed since this was last asked.
+    pub(super) fn changed(&mut self) -> bool {
+        let all = [
+            self.nodes.changed(),
+            self.pods.changed(),
+            self.claims.changed(),
+            self.slices.changed(),
+            self.classes.changed(),
+            self.budgets.changed(),
+            self.templates.changed(),
+        ];
+        all.contains(&true)
     }
 
     /// What is known now.
@@ -110,6 +146,8 @@ impl Book {
             claims: self.claims.all.clone(),
             slices: self.slices.values(),
             classes: self.classes.values(),
+            budgets: self.budgets.values(),
+            templates: self.templates.all.clone(),
         }
     }
 }

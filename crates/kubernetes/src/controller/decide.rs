@@ -5,26 +5,24 @@ use std::sync::Arc;
 use engine::Planner;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use model::{Action, Policy, Refusal, Seat, SharingMode, WorkloadId};
+use k8s_openapi::jiff::Timestamp;
+use model::{Action, Reason, Refusal, Seat, WorkloadId};
 
-use super::allocation;
-use super::observation::{Key, Observation, is_over, key};
+use super::allocation::{self, Stamp};
+use super::observation::{Observation, key};
+use super::templates::{self, Change};
 use super::tried::Tried;
 use super::world::World;
-
-/// Tenants of a card where the policy sets no number: 48 as under MPS (NVIDIA MPS guide, client limits).
-const TENANTS_MAX: u8 = 48;
 
 /// Something to write, in one attempt. What came of it the next cycle sees.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// Give a pod's claims their devices, one after the other, and then open its gate.
+    /// Give the claims of pods that start together their devices, and then, if all have theirs, open the pods' gates.
     Give {
-        /// The pod.
-        pod: Arc<Pod>,
-        /// Its claims with what each is given.
-        claims: Vec<(Arc<ResourceClaim>, AllocationResult)>,
+        /// The pods.
+        members: Vec<Given>,
+        /// Pods of their gang that have theirs already.
+        given: Vec<Arc<Pod>>,
     },
     /// Open the gate of a pod whose claims have been given devices.
     Open {
@@ -36,6 +34,22 @@ pub enum Act {
         /// The claim.
         claim: Arc<ResourceClaim>,
     },
+    /// See to a template of claims for asks by resource names.
+    Template(Change),
+    /// Ask a pod to leave for a more important one.
+    Evict {
+        /// The pod.
+        pod: Arc<Pod>,
+        /// When it has to be gone, in ms since 1970.
+        by_ms: u64,
+        /// For whom, as namespace and name.
+        newcomer: String,
+    },
+    /// Say of a pod that it need not wait any more.
+    Settle {
+        /// The pod.
+        pod: Arc<Pod>,
+    },
     /// Say why a pod waits.
     Tell {
         /// The pod.
@@ -45,13 +59,70 @@ pub enum Act {
     },
 }
 
+/// What a pod is given.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// Its claims with what each is given.
+    pub claims: Vec<(Arc<ResourceClaim>, AllocationResult)>,
+}
+
 /// Why a pod waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// The fleet, or a rule, in amounts.
-    Refused(Refusal),
+pub struct Why {
+    /// In one word.
+    pub reason: &'static str,
+    /// In amounts.
+    pub text: String,
+}
+
+impl Why {
+    /// It fits on some card, but not now.
+    pub const WAITING: &str = "Waiting";
+
     /// It asks for what cannot be granted.
-    Unfit(String),
+    pub fn unfit(text: &str) -> Self {
+        Self { reason: "NotSupported", text: text.to_owned() }
+    }
+
+    /// It might start later.
+    pub fn waiting(text: String) -> Self {
+        Self { reason: Self::WAITING, text }
+    }
+
+    /// The fleet, or a rule.
+    fn refused(refusal: &Refusal, world: &World) -> Self {
+        let pod =
+            |id| world.pod(id).map_or_else(|| "another pod".into(), |name| format!("pod {name}"));
+        let text = if let Refusal::MakingRoom { leaving, by_ms } = refusal {
+            format!(
+                "waits for {leaving} pod(s) of lower priority that were asked to leave, by {} at the latest",
+                moment(*by_ms)
+            )
+        } else if let Refusal::KeptForHead { head, until_ms } = refusal {
+            format!(
+                "fits only on nodes kept for {}, expected to start at {}",
+                pod(*head),
+                moment(*until_ms)
+            )
+        } else if let Refusal::BehindHead { head } = refusal {
+            format!("stands behind {}, and the policy lets nobody go ahead", pod(*head))
+        } else {
+            refusal.to_string()
+        };
+        let reason = if refusal.is_never() { "NeverFits" } else { Self::WAITING };
+        Self { reason, text }
+    }
+}
+
+/// `2026-01-01T00:01:30Z`.
+fn moment(ms: u64) -> String {
+    let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    at.map_or_else(
+        || "no time that is known".into(),
+        |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    )
 }
 
 /// What a cycle came to.
@@ -66,29 +137,19 @@ pub struct Decided {
 /// Decides on what is observed.
 ///
 /// * `tried` — nodes that pods have been handed back from, to which this cycle's are added.
-/// * `now` — the moment; `share_id` — gives a new UUID for each share of a card.
+/// * `stamp` — the moment, and in whose term; `share_id` — gives a new UUID for each share of a card.
 pub fn decide(
     seen: &Observation,
     planner: &mut Planner,
     tried: &mut Tried,
-    now: &Time,
+    stamp: &Stamp,
     mut share_id: impl FnMut() -> String,
 ) -> Decided {
-    let now_ms = u64::try_from(now.0.as_millisecond()).unwrap_or_default();
-    let world = World::of(seen, tried, tenants_max(planner.policy()), now_ms);
+    let now_ms = u64::try_from(stamp.at.0.as_millisecond()).unwrap_or_default();
+    let world = World::of(seen, tried, &planner.policy().modes, now_ms);
     let mut decided = Decided::default();
-    decided.acts.extend(world.ready.iter().map(|pod| Act::Open { pod: Arc::clone(pod) }));
-    decided.acts.extend(unused(seen).map(|claim| Act::TakeBack { claim }));
-    let tells = world
-        .refused
-        .iter()
-        .map(|(pod, why)| Act::Tell { pod: Arc::clone(pod), why: Why::Unfit(why.clone()) });
-    decided.acts.extend(tells);
-    let strays = world
-        .strays
-        .iter()
-        .map(|((namespace, name), why)| format!("claim {namespace}/{name}: {why}"));
-    decided.alarms.extend(strays);
+    decided.without_plan(seen, &world);
+    decided.acts.extend(templates::changes(seen, &stamp.at).into_iter().map(Act::Template));
     let plan = planner.plan(&world.snapshot);
     let violations = engine::check(&world.snapshot, &plan, planner.policy());
     if !violations.is_empty() {
@@ -99,62 +160,110 @@ pub fn decide(
         return decided;
     }
     for step in &plan.steps {
-        if let Action::Place { workload, seats } = &step.action {
-            match give(&world, *workload, seats, now, &mut share_id) {
-                Ok((act, uid, node)) => {
-                    tried.note(&uid, &node, now_ms);
-                    decided.acts.push(act);
+        match &step.action {
+            Action::Place { workload, seats } => {
+                match give(&world, *workload, seats, stamp, &mut share_id) {
+                    Ok((act, chosen)) => {
+                        chosen.iter().for_each(|(uid, node)| tried.note(uid, node, now_ms));
+                        decided.acts.push(act);
+                    }
+                    Err(why) => decided.alarms.push(format!("{workload}: {why}")),
                 }
-                Err(why) => decided.alarms.push(format!("{workload}: {why}")),
             }
+            Action::Preempt { workload, by_ms } => {
+                decided.acts.extend(evict(&world, *workload, *by_ms, &step.because));
+            }
+            // A card's mode is what the shares on it say.
+            Action::SetMode { .. } => {}
         }
     }
-    let told = plan.waiting.iter().filter_map(|(id, refusal)| {
-        let waiting = world.waiting.get(id)?;
-        Some(Act::Tell { pod: Arc::clone(&waiting.pod), why: Why::Refused(refusal.clone()) })
-    });
-    decided.acts.extend(told);
+    for (id, refusal) in &plan.waiting {
+        let Some(waiting) = world.waiting.get(id) else { continue };
+        decided
+            .tell(waiting.members.iter().map(|member| &member.pod), &Why::refused(refusal, &world));
+        decided.take_back(seen, &waiting.given);
+    }
     decided
 }
 
+impl Decided {
+    /// What follows from the world by itself.
+    fn without_plan(&mut self, seen: &Observation, world: &World) {
+        self.acts.extend(world.ready.iter().map(|pod| Act::Open { pod: Arc::clone(pod) }));
+        self.acts.extend(unused(seen).map(|claim| Act::TakeBack { claim }));
+        self.take_back(seen, &world.held_back);
+        for (pod, why) in &world.refused {
+            self.tell([pod], why);
+        }
+        for pod in &super::missed::pods(seen) {
+            self.tell([pod], &Why::unfit(super::missed::WHY));
+        }
+        let settled = world.settled.iter();
+        self.acts.extend(settled.map(|pod| Act::Settle { pod: Arc::clone(pod) }));
+        let strays = world.strays.iter();
+        self.alarms.extend(
+            strays
+                .map(|((namespace, name), why)| format!("claim or pod {namespace}/{name}: {why}")),
+        );
+    }
+
+    fn tell<'a>(&mut self, pods: impl IntoIterator<Item = &'a Arc<Pod>>, why: &Why) {
+        let tell = |pod: &Arc<Pod>| Act::Tell { pod: Arc::clone(pod), why: why.clone() };
+        self.acts.extend(pods.into_iter().map(tell));
+    }
+
+    /// Takes back what pods of a gang were given that cannot start.
+    fn take_back(&mut self, seen: &Observation, pods: &[Arc<Pod>]) {
+        if pods.is_empty() {
+            return;
+        }
+        let users = seen.users();
+        let claims = pods.iter().flat_map(|pod| seen.claims_of(pod)).flatten();
+        let is_own = |claim: &&Arc<ResourceClaim>| {
+            users.get(&key(&claim.metadata)).is_none_or(|all| all.len() < 2)
+        };
+        let ours = claims.filter(is_own).filter(|claim| super::held::holds_ours(claim));
+        self.acts.extend(ours.map(|claim| Act::TakeBack { claim: Arc::clone(claim) }));
+    }
+}
+
+fn evict(world: &World, id: WorkloadId, by_ms: u64, because: &Reason) -> Option<Act> {
+    let Reason::MakesRoomFor(newcomer) = because else { return None };
+    let pod = world.holders.get(&id)?.pod.clone()?;
+    Some(Act::Evict { pod, by_ms, newcomer: world.pod(*newcomer)? })
+}
+
+/// The act, and for each pod its UID and the node that it is to go to.
 fn give(
     world: &World,
     id: WorkloadId,
     seats: &[Seat],
-    now: &Time,
+    stamp: &Stamp,
     share_id: &mut impl FnMut() -> String,
-) -> Result<(Act, String, String), String> {
+) -> Result<(Act, Vec<(String, String)>), String> {
     let waiting = world.waiting.get(&id).ok_or("no such pod waits")?;
-    let seat = seats.first().ok_or("it has no seat")?;
-    let given = allocation::of(waiting, seat, &world.machines, now, share_id)?;
-    let claims = waiting.claims.iter().map(|(claim, _)| Arc::clone(claim)).zip(given).collect();
-    let node = world.machines.fleet.node(seat.node).map_or("", model::Node::name).to_owned();
-    let uid = waiting.pod.metadata.uid.clone().unwrap_or_default();
-    Ok((Act::Give { pod: Arc::clone(&waiting.pod), claims }, uid, node))
+    let (mut members, mut chosen) = (Vec::new(), Vec::new());
+    for (member, seat) in waiting.members.iter().zip(seats) {
+        let given = allocation::of(member, seat, &world.machines, stamp, &mut *share_id)?;
+        let claims = member.claims.iter().map(|(claim, _)| Arc::clone(claim)).zip(given).collect();
+        members.push(Given { pod: Arc::clone(&member.pod), claims });
+        let node = world.machines.fleet.node(seat.node).map_or("", model::Node::name).to_owned();
+        chosen.push((member.pod.metadata.uid.clone().unwrap_or_default(), node));
+    }
+    if members.len() < waiting.members.len() {
+        return Err("it has fewer seats than members".into());
+    }
+    Ok((Act::Give { members, given: waiting.given.clone() }, chosen))
 }
 
 /// Claims that hold devices of ours, that nobody has reserved, and that no pod names which is not over.
 fn unused(seen: &Observation) -> impl Iterator<Item = Arc<ResourceClaim>> {
-    let live = seen.pods.values().filter(|pod| !is_over(pod));
-    let named: std::collections::BTreeSet<Key> = live
-        .flat_map(|pod| seen.claims_of(pod))
-        .flatten()
-        .map(|claim| key(&claim.metadata))
-        .collect();
+    let users = seen.users();
     let free = seen.claims.values().filter(move |claim| {
         let status = claim.status.as_ref();
         let reserved = status
             .is_some_and(|status| status.reserved_for.as_ref().is_some_and(|all| !all.is_empty()));
-        super::held::holds_ours(claim) && !reserved && !named.contains(&key(&claim.metadata))
+        super::held::holds_ours(claim) && !reserved && !users.contains_key(&key(&claim.metadata))
     });
     free.cloned()
-}
-
-/// The most tenants that the policy allows on a card in any mode.
-fn tenants_max(policy: &Policy) -> u8 {
-    let of_modes = policy
-        .modes
-        .iter()
-        .filter(|mode| !matches!(mode, SharingMode::Exclusive | SharingMode::Mig));
-    of_modes.map(|mode| mode.tenants_max()).max().unwrap_or(TENANTS_MAX)
 }

@@ -1,7 +1,7 @@
 //! Which nodes will do for a pod, by what the stock scheduler will look at: readiness, taints, node selector and required node
 //! affinity. What is missed here the scheduler hands back. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
@@ -9,11 +9,42 @@ use k8s_openapi::api::core::v1::{
 };
 use model::NodeSet;
 
-/// The nodes that will do.
-///
-/// * `passed_over` — those that do not, for what we do not see.
-pub(super) fn nodes(pod: &Pod, nodes: &[Arc<Node>], passed_over: &BTreeSet<String>) -> NodeSet {
-    let Some(spec) = &pod.spec else { return NodeSet::default() };
+/// The nodes of a moment, and which of them will do for a pod that has no wishes of its own.
+pub(super) struct Eligible<'a> {
+    nodes: &'a [Arc<Node>],
+    plain: NodeSet,
+}
+
+impl<'a> Eligible<'a> {
+    pub(super) fn of(nodes: &'a [Arc<Node>]) -> Self {
+        Self { nodes, plain: chosen(&PodSpec::default(), nodes, &BTreeSet::new()) }
+    }
+
+    /// The nodes that will do.
+    ///
+    /// * `passed_over` — those that do not, for what we do not see.
+    pub(super) fn nodes(&self, pod: &Pod, passed_over: &BTreeSet<String>) -> NodeSet {
+        let Some(spec) = &pod.spec else { return NodeSet::default() };
+        if has_no_wishes(spec) && passed_over.is_empty() {
+            return self.plain.clone();
+        }
+        chosen(spec, self.nodes, passed_over)
+    }
+}
+
+/// Nearly all pods; the API server gives each tolerations of its own, of nodes that are lost, which are never ready anyway.
+fn has_no_wishes(spec: &PodSpec) -> bool {
+    let tolerations = spec.tolerations.iter().flatten();
+    let lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+    let mut others =
+        tolerations.filter(|one| !one.key.as_deref().is_some_and(|key| lost.contains(&key)));
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    spec.node_selector.as_ref().is_none_or(BTreeMap::is_empty)
+        && affinity.is_none()
+        && others.next().is_none()
+}
+
+fn chosen(spec: &PodSpec, nodes: &[Arc<Node>], passed_over: &BTreeSet<String>) -> NodeSet {
     let fit = nodes.iter().filter(|node| will_do(spec, node));
     let names = fit.filter_map(|node| node.metadata.name.clone());
     let names: BTreeSet<String> = names.filter(|name| !passed_over.contains(name)).collect();
@@ -124,7 +155,7 @@ mod tests {
         let mut full = json!({"containers": []});
         full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         let pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": full})).unwrap();
-        let set = nodes(&pod, all, &BTreeSet::new());
+        let set = Eligible::of(all).nodes(&pod, &BTreeSet::new());
         let names = all.iter().filter_map(|node| node.metadata.name.clone());
         names.filter(|name| set.accepts(name)).collect()
     }

@@ -18,6 +18,9 @@ const CONTEXT_MIB: u64 = 500;
 /// The driver's numbers of instances are what its agent has taken off for overhead: 5 %, see `GpuModel::instance_memory_mib`.
 const INSTANCE_PERCENT: u64 = 95;
 
+/// Slices of a card are counted no further, whatever its node says.
+const SLICES_MAX: u8 = 16;
+
 /// CPU and memory of a node that nobody has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Host {
@@ -220,9 +223,11 @@ impl<'a> Pool<'a> {
         uuid: &str,
     ) -> (Option<MigGeometry>, BTreeMap<(ProfileIndex, u8), String>) {
         let mut geometry = MigGeometry {
-            compute_slices: self.counter(&card.name, names::COMPUTE_SLICES),
+            compute_slices: self.counter(&card.name, names::COMPUTE_SLICES).min(SLICES_MAX),
             memory_slices: (0..u8::MAX)
-                .take_while(|at| self.counter(&card.name, &names::memory_slice(*at)) > 0)
+                .take_while(|at| {
+                    *at < SLICES_MAX && self.counter(&card.name, &names::memory_slice(*at)) > 0
+                })
                 .count() as u8,
             profiles: Vec::new(),
         };
@@ -237,7 +242,12 @@ impl<'a> Pool<'a> {
                 geometry.profiles.push(self.profile(device, name, &geometry));
                 ProfileIndex((geometry.profiles.len() - 1) as u8)
             });
+            let memory_slices = geometry.memory_slices;
             let profile = &mut geometry.profiles[usize::from(index.0)];
+            // What does not fit on the card is nothing that it has.
+            if u16::from(start) + u16::from(profile.memory_slices) > u16::from(memory_slices) {
+                continue;
+            }
             profile.starts.push(start);
             profile.starts.sort_unstable();
             places.insert((index, start), device.name.clone());
@@ -258,7 +268,8 @@ impl<'a> Pool<'a> {
             .count();
         MigProfile {
             name: name.to_owned(),
-            compute_slices: u8::try_from(consumed(names::COMPUTE_SLICES)).unwrap_or(u8::MAX),
+            compute_slices: u8::try_from(consumed(names::COMPUTE_SLICES))
+                .map_or(SLICES_MAX + 1, |slices| slices.min(SLICES_MAX + 1)),
             memory_slices: slices as u8,
             memory_mib: (capacity(device, names::MEMORY) / MIB * 100).div_ceil(INSTANCE_PERCENT),
             instances_max: 0,

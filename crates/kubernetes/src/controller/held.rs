@@ -20,16 +20,11 @@ pub(super) struct Held {
     pub(super) class: Option<Class>,
 }
 
-/// What a claim holds of our devices; empty if nothing.
-///
-/// # Errors
-/// It holds a device that is not published.
-pub(super) fn of(claim: &ResourceClaim, machines: &Machines) -> Result<Vec<Held>, String> {
+/// What a claim holds of our devices; empty if nothing. And what is wrong: a device of it is not published.
+pub(super) fn of(claim: &ResourceClaim, machines: &Machines) -> (Vec<Held>, Option<String>) {
     let allocation =
         claim.status.as_ref().and_then(|status| status.allocation.as_ref()?.devices.as_ref());
-    let Some(devices) = allocation else { return Ok(Vec::new()) };
-    let results = devices.results.iter().flatten().filter(|result| result.driver == names::DRIVER);
-    let counted = results.filter(|result| result.admin_access != Some(true));
+    let Some(devices) = allocation else { return (Vec::new(), None) };
     let config = |request: &str| {
         let of_class = devices.config.iter().flatten().filter(|config| config.source == FROM_CLASS);
         let found = share::configured(request, of_class.map(|one| (&one.requests, &one.opaque)));
@@ -37,7 +32,10 @@ pub(super) fn of(claim: &ResourceClaim, machines: &Machines) -> Result<Vec<Held>
             .and_then(|opaque| GpuShare::deserialize(&opaque.parameters.0).ok())
             .unwrap_or_default()
     };
-    counted.map(|result| one(result, &config(&result.request), machines)).collect()
+    let all = counted(claim).map(|result| one(result, &config(&result.request), machines));
+    let (held, missing): (Vec<_>, Vec<_>) = all.partition(Result::is_ok);
+    let why = missing.into_iter().find_map(Result::err);
+    (held.into_iter().flatten().collect(), why)
 }
 
 fn one(
@@ -75,6 +73,18 @@ fn of_card(result: &DeviceRequestAllocationResult, config: &GpuShare) -> Share {
         Some(SharingKind::Mps) => Share::Mps { compute_milli, memory_mib },
         Some(SharingKind::MemoryCapped) | None => Share::MemoryCapped { memory_mib, compute_milli },
     }
+}
+
+/// How many devices of ours a claim holds.
+pub(super) fn count(claim: &ResourceClaim) -> usize {
+    counted(claim).count()
+}
+
+fn counted(claim: &ResourceClaim) -> impl Iterator<Item = &DeviceRequestAllocationResult> {
+    let allocation =
+        claim.status.as_ref().and_then(|status| status.allocation.as_ref()?.devices.as_ref());
+    let results = allocation.into_iter().flat_map(|devices| devices.results.iter().flatten());
+    results.filter(|result| result.driver == names::DRIVER && result.admin_access != Some(true))
 }
 
 /// Whether a claim holds any device of ours.

@@ -1,60 +1,65 @@
 //! The controller: observe, decide, write, observe anew.
 //!
-//! `book` is what is known, `observation` one moment of it; `world` turns that into the engine's terms (`fleet`: cards, `host`: CPU and memory,
-//! `held`: who has what, `ask`: who wants what, `eligible`: which nodes will do,
-//! `tried`: from which pods were handed back); `decide` is one cycle; `allocation` is what a claim is given;
-//! `act` and `tell` write. All but `act`, `tell` and this file are pure.
+//! `watching` observes, `book` is what is known, `observation` one moment of it; `world` turns that into the engine's terms (`fleet`: cards, `host`: CPU and memory,
+//! `held`, `holder`: who has what, `ask`: who wants what, `stage`: how far each pod has come, `gang`: who starts with whom, `disruption`: who may be asked to leave, `eligible`: which nodes will do,
+//! `tried`: from which pods were handed back); `decide` is one cycle; `allocation` is what a claim is given; `templates` are those of asks
+//! by resource names, `missed` the pods that have come in untranslated, `prospect` is what could be given to whom if all were idle;
+//! `act` and `tell` write, in the terms that `leader` wins. All but `watching`, `act`, `tell`, `leader`, the end of `templates` and this file are pure.
 
 mod act;
 mod allocation;
 mod ask;
 mod book;
 pub mod decide;
+mod disruption;
 mod eligible;
 mod fleet;
+mod gang;
 mod held;
+mod holder;
 mod host;
+mod leader;
+mod missed;
 pub mod observation;
+pub(crate) mod prospect;
+pub mod question;
+mod stage;
 mod tell;
+pub mod templates;
 pub mod tried;
+mod watching;
 mod world;
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
+use std::future::Future;
 use std::time::Duration;
 
 use engine::Planner;
-use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use futures::{StreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch};
-use kube::{Api, Client, Resource};
+use kube::Client;
+use kube::runtime::events::{Recorder, Reporter};
 use model::Policy;
-use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
 
+use self::act::{Hands, Written};
+use self::allocation::Stamp;
 use self::book::Book;
+use self::leader::Term;
+pub use self::leader::{Candidate, LEASE};
 use self::tried::Tried;
-use crate::names;
+use self::watching::Change;
 
 /// Writes at once.
 const WRITES_MAX: usize = 32;
-/// Changes that wait to be taken.
-const CHANGES_MAX: usize = 4096;
 /// A cycle comes at least so often: what waits is told anew, what was missed is found.
 const PERIOD: Duration = Duration::from_secs(10);
-
-/// A change of what is observed.
-enum Change {
-    Node(Box<Event<Node>>),
-    Pod(Box<Event<Pod>>),
-    Claim(Box<Event<ResourceClaim>>),
-    Slice(Box<Event<ResourceSlice>>),
-    Class(Box<Event<DeviceClass>>),
-}
+/// Between two cycles.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A write that is not answered within this is given up; what came of it the watches tell.
+const WRITE_MAX: Duration = Duration::from_secs(30);
+/// The API server's policies follow the lease by a watch: this is time for it.
+const LEARNED: Duration = Duration::from_millis(500);
 
 /// What happens in the controller, for whoever runs it.
 pub trait Log {
@@ -62,114 +67,109 @@ pub trait Log {
     fn line(&mut self, text: &str);
 }
 
-/// Runs until the channel of changes ends, which is never unless a watch task has died.
+/// Stands for the lease, and leads whenever it is won, until `stop`.
 ///
 /// # Errors
-/// A watch has ended.
-pub async fn run(client: Client, policy: Policy, log: &mut impl Log) -> Result<(), String> {
-    let mut changes = watches(&client);
+/// A watch has ended, which never is unless its task has died.
+pub async fn run(
+    client: Client,
+    candidate: &Candidate,
+    policy: Policy,
+    stop: impl Future<Output = ()>,
+    log: &mut impl Log,
+) -> Result<(), String> {
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let term = tokio::select! {
+            term = candidate.win(&client, |why| log.line(&format!("waits: {why}"))) => term,
+            () = &mut stop => return Ok(()),
+        };
+        log.line(&format!("leads, for the {}. term", term.epoch));
+        // The API server's policies have learned of the term when the lists are asked for that it begins with.
+        tokio::time::sleep(LEARNED).await;
+        let stopped = tokio::select! {
+            led = lead(&client, &term, policy.clone(), log) => { led?; false }
+            () = term.ended() => false,
+            () = &mut stop => true,
+        };
+        if stopped {
+            candidate.give_up(&client, term.epoch).await;
+            return Ok(());
+        }
+        log.line(
+            "the term is over: the lease was not renewed in time, or another controller has it",
+        );
+    }
+}
+
+/// Observes, decides and writes; whoever calls it drops it when the term is over.
+async fn lead(
+    client: &Client,
+    term: &Term,
+    policy: Policy,
+    log: &mut impl Log,
+) -> Result<(), String> {
+    let (_until_the_end, mut changes) = watching::all(client);
     let (mut book, mut planner, mut tried) =
         (Book::default(), Planner::new(policy), Tried::default());
+    let mut known = BTreeSet::new();
+    let reporter = Reporter { controller: "hotpot".into(), instance: None };
+    let events = Recorder::new(client.clone(), reporter);
+    let hands = Hands { client, term, events: &events };
     loop {
-        match tokio::time::timeout(PERIOD, changes.recv()).await {
+        let waited = tokio::time::timeout(PERIOD, changes.recv()).await;
+        let is_due = waited.is_err();
+        let first = match waited {
             Ok(None) => return Err("the watches have ended".into()),
-            Ok(Some(change)) => take(&mut book, change),
-            Err(_) => {}
+            Ok(first) => first,
+            Err(_) => None,
+        };
+        let more = std::iter::from_fn(|| changes.try_recv().ok());
+        for change in first.into_iter().chain(more) {
+            if let Change::Failed(why) = &change {
+                log.line(why);
+            }
+            change.enter(&mut book);
         }
-        while let Ok(change) = changes.try_recv() {
-            take(&mut book, change);
-        }
-        if book.is_whole() {
-            cycle(&client, &mut book, (&mut planner, &mut tried), log).await;
+        let has_changed = book.changed();
+        if book.is_whole() && (has_changed || is_due) {
+            cycle(&hands, &mut book, (&mut planner, &mut tried, &mut known), log).await;
+            // What comes meanwhile is looked at together.
+            tokio::time::sleep(PAUSE).await;
         }
     }
 }
 
 async fn cycle(
-    client: &Client,
+    hands: &Hands<'_>,
     book: &mut Book,
-    (planner, tried): (&mut Planner, &mut Tried),
+    (planner, tried, known): (&mut Planner, &mut Tried, &mut BTreeSet<String>),
     log: &mut impl Log,
 ) {
-    let now = Time(Timestamp::now());
+    let stamp = Stamp { at: Time(Timestamp::now()), epoch: hands.term.epoch };
     let seen = book.observation();
     let live: BTreeSet<&str> =
         seen.pods.values().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
     tried.keep(|uid| live.contains(uid));
-    let decided = decide::decide(&seen, planner, tried, &now, share_id);
-    decided.alarms.iter().for_each(|alarm| log.line(alarm));
-    let writes =
-        stream::iter(decided.acts).map(|act| async move { act::carry_out(client, &act).await });
+    let decided = decide::decide(&seen, planner, tried, &stamp, share_id);
+    let mut wrong: BTreeSet<String> = decided.alarms.into_iter().collect();
+    let write = |act| async move {
+        let done = tokio::time::timeout(WRITE_MAX, act::carry_out(hands, &act)).await;
+        done.unwrap_or_else(|_| Written::unanswered(WRITE_MAX))
+    };
+    let writes = stream::iter(decided.acts).map(write);
     let mut writes = writes.buffer_unordered(WRITES_MAX);
     while let Some(written) = writes.next().await {
         written.claims.into_iter().for_each(|claim| book.claims.put(claim));
+        written.templates.into_iter().for_each(|template| book.templates.put(template));
         written.pods.into_iter().for_each(|pod| book.pods.put(pod));
-        written.errors.iter().for_each(|error| log.line(error));
+        wrong.extend(written.errors);
     }
+    // What was wrong before has been said.
+    wrong.difference(known).for_each(|text| log.line(text));
+    *known = wrong;
 }
 
 fn share_id() -> String {
     uuid::Uuid::new_v4().to_string()
-}
-
-fn take(book: &mut Book, change: Change) {
-    match change {
-        Change::Node(event) => book.nodes.take(*event),
-        Change::Pod(event) => book.pods.take(*event),
-        Change::Claim(event) => book.claims.take(*event),
-        Change::Slice(event) => book.slices.take(*event),
-        Change::Class(event) => book.classes.take(*event),
-    }
-}
-
-/// Watches all kinds; each goes on by itself after errors, with pauses that grow.
-fn watches(client: &Client) -> mpsc::Receiver<Change> {
-    let (sender, receiver) = mpsc::channel(CHANGES_MAX);
-    let ours = watcher::Config::default().fields(&format!("spec.driver={}", names::DRIVER));
-    spawn(
-        Api::<Node>::all(client.clone()),
-        watcher::Config::default(),
-        sender.clone(),
-        Change::Node,
-    );
-    spawn(Api::<Pod>::all(client.clone()), watcher::Config::default(), sender.clone(), Change::Pod);
-    spawn(
-        Api::<ResourceClaim>::all(client.clone()),
-        watcher::Config::default(),
-        sender.clone(),
-        Change::Claim,
-    );
-    spawn(Api::<ResourceSlice>::all(client.clone()), ours, sender.clone(), Change::Slice);
-    spawn(
-        Api::<DeviceClass>::all(client.clone()),
-        watcher::Config::default(),
-        sender,
-        Change::Class,
-    );
-    receiver
-}
-
-fn spawn<T>(
-    api: Api<T>,
-    config: watcher::Config,
-    sender: mpsc::Sender<Change>,
-    change: fn(Box<Event<T>>) -> Change,
-) where
-    T: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-{
-    tokio::spawn(async move {
-        let mut events = Box::pin(watch::watcher(api, config).default_backoff());
-        loop {
-            match events.try_next().await {
-                // The stream goes on after an error, with a pause.
-                Err(_) => {}
-                Ok(None) => return,
-                Ok(Some(event)) => {
-                    if sender.send(change(Box::new(event))).await.is_err() {
-                        return;
-                    }
-                }
-            }
-        }
-    });
 }

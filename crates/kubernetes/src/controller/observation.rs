@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::resource::v1::{
+    DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::names;
@@ -25,6 +28,10 @@ pub struct Observation {
     pub slices: Vec<Arc<ResourceSlice>>,
     /// Classes of devices.
     pub classes: Vec<Arc<DeviceClass>>,
+    /// Templates of claims that the controller has made, of all namespaces.
+    pub templates: BTreeMap<Key, Arc<ResourceClaimTemplate>>,
+    /// Budgets of disruption of all namespaces.
+    pub budgets: Vec<Arc<PodDisruptionBudget>>,
 }
 
 /// An object's key.
@@ -49,7 +56,38 @@ pub fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
+/// Pods that use claims: those that name one and are not over, by the claims' keys.
+pub type Users = BTreeMap<Key, Vec<Arc<Pod>>>;
+
+/// When it was made, in ms since 1970.
+pub fn created(meta: &ObjectMeta) -> u64 {
+    let at = meta.creation_timestamp.as_ref().map_or(0, |time| time.0.as_millisecond());
+    u64::try_from(at).unwrap_or_default()
+}
+
+/// The node that a claim's devices of ours are of: its pool.
+pub fn node_of_claim(claim: &ResourceClaim) -> Option<String> {
+    let devices = claim.status.as_ref()?.allocation.as_ref()?.devices.as_ref()?;
+    devices
+        .results
+        .iter()
+        .flatten()
+        .find(|result| result.driver == names::DRIVER)
+        .map(|result| result.pool.clone())
+}
+
 impl Observation {
+    /// Who uses which claim.
+    pub fn users(&self) -> Users {
+        let mut users = Users::new();
+        for pod in self.pods.values().filter(|pod| !is_over(pod)) {
+            for claim in self.claims_of(pod).into_iter().flatten() {
+                users.entry(key(&claim.metadata)).or_default().push(Arc::clone(pod));
+            }
+        }
+        users
+    }
+
     /// The claims that a pod names, in its order; `None` for one that has not been made yet.
     pub fn claims_of(&self, pod: &Pod) -> Vec<Option<&Arc<ResourceClaim>>> {
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();

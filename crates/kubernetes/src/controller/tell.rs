@@ -1,26 +1,22 @@
-//! Saying why a pod waits: a condition of the pod, in amounts.
+//! Saying why a pod waits, in amounts: a condition of the pod, and events.
 
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use kube::runtime::events::{Event, EventType};
+use kube::{Api, Resource};
 use serde_json::json;
 
-use super::act::Written;
+use super::act::{Hands, Written};
 use super::decide::Why;
 
 /// The condition's type.
 pub(super) const CONDITION: &str = "hotpot.dev/Placed";
-
-/// The condition's reason and text.
-pub(super) fn words(why: &Why) -> (&'static str, String) {
-    match why {
-        Why::Refused(refusal) if refusal.is_never() => ("NeverFits", refusal.to_string()),
-        Why::Refused(refusal) => ("Waiting", refusal.to_string()),
-        Why::Unfit(text) => ("NotSupported", text.clone()),
-    }
-}
+/// Amounts alone are told anew no more often, in s: many wait, and every departure changes what is free.
+const AMOUNTS_EVERY_S: i64 = 10;
+/// Length of an event's note (API reference, Event).
+const NOTE_MAX: usize = 1000;
 
 /// What a pod's condition says now.
 pub(super) fn said(pod: &Pod) -> Option<&PodCondition> {
@@ -30,29 +26,85 @@ pub(super) fn said(pod: &Pod) -> Option<&PodCondition> {
 
 /// Whether the condition says it already.
 pub(super) fn is_said(pod: &Pod, why: &Why) -> bool {
-    let (reason, text) = words(why);
     said(pod).is_some_and(|condition| {
-        condition.message.as_deref() == Some(&text) && condition.reason.as_deref() == Some(reason)
+        condition.message.as_deref() == Some(&why.text)
+            && condition.reason.as_deref() == Some(why.reason)
     })
 }
 
-/// Writes the condition, unless it is there.
-pub(super) async fn tell(client: &Client, pod: &Pod, why: &Why, written: &mut Written) {
-    if is_said(pod, why) {
+/// Whether it has to wait until it is told that only the amounts have changed.
+fn is_too_early(pod: &Pod, why: &Why, now: &Time) -> bool {
+    said(pod).is_some_and(|condition| {
+        let told = condition.last_transition_time.as_ref().map_or(0, |time| time.0.as_second());
+        condition.reason.as_deref() == Some(why.reason)
+            && now.0.as_second() - told < AMOUNTS_EVERY_S
+    })
+}
+
+/// Says why a pod waits: by its condition, which is kept true, and by an event if the reason is a new one.
+pub(super) async fn tell(hands: &Hands<'_>, pod: &Pod, why: &Why, written: &mut Written) {
+    let now = Time(Timestamp::now());
+    if is_said(pod, why) || is_too_early(pod, why, &now) {
         return;
     }
+    let Why { reason, text } = why;
+    let is_new = said(pod).and_then(|condition| condition.reason.as_deref()) != Some(*reason);
+    let kind = if *reason == Why::WAITING { EventType::Normal } else { EventType::Warning };
+    condition(hands, pod, ("False", reason, text), written).await;
+    if is_new {
+        event(hands, pod, kind, (reason, text), written).await;
+    }
+}
+
+/// Whether its condition says that it waits.
+pub(super) fn is_told_to_wait(pod: &Pod) -> bool {
+    said(pod).is_some_and(|condition| condition.status == "False")
+}
+
+/// Says of a pod that has waited that it need not any more.
+pub(super) async fn settle(hands: &Hands<'_>, pod: &Pod, written: &mut Written) {
+    let text = "its claims have been given devices";
+    condition(hands, pod, ("True", "Given", text), written).await;
+    event(hands, pod, EventType::Normal, ("Given", text), written).await;
+}
+
+async fn condition(
+    hands: &Hands<'_>,
+    pod: &Pod,
+    (status, reason, text): (&str, &str, &str),
+    written: &mut Written,
+) {
     let (namespace, name) = super::observation::key(&pod.metadata);
-    let (reason, text) = words(why);
     let now = Time(Timestamp::now());
     let patch = json!({
         "metadata": {"uid": pod.metadata.uid},
         "status": {"conditions": [
-            {"type": CONDITION, "status": "False", "reason": reason, "message": text, "lastTransitionTime": now},
+            {"type": CONDITION, "status": status, "reason": reason, "message": text, "lastTransitionTime": now},
         ]},
     });
-    let api: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let api: Api<Pod> = Api::namespaced(hands.client.clone(), &namespace);
     match api.patch_status(&name, &PatchParams::default(), &Patch::Strategic(patch)).await {
         Ok(pod) => written.pods.push(pod),
         Err(error) => written.went_wrong(&format!("pod {namespace}/{name}"), &error),
+    }
+}
+
+pub(super) async fn event(
+    hands: &Hands<'_>,
+    pod: &Pod,
+    type_: EventType,
+    (reason, note): (&str, &str),
+    written: &mut Written,
+) {
+    let event = Event {
+        type_,
+        reason: reason.into(),
+        note: Some(note.chars().take(NOTE_MAX).collect()),
+        action: "Placing".into(),
+        secondary: None,
+    };
+    if let Err(error) = hands.events.publish(&event, &pod.object_ref(&())).await {
+        let (namespace, name) = super::observation::key(&pod.metadata);
+        written.went_wrong(&format!("event of pod {namespace}/{name}"), &error);
     }
 }

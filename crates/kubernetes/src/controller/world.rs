@@ -7,30 +7,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::resource::v1::ResourceClaim;
-use model::{
-    Class, Demand, GpuDemand, GpuId, NodeId, NodeSet, Owner, Seat, Share, SharingMode, Snapshot,
-    Workload, WorkloadId,
-};
+use model::{Demand, GpuId, Refusal, SharingMode, Snapshot, Workload, WorkloadId};
 
-use super::ask::{Asked, Classes};
+use super::ask::Classes;
+use super::decide::Why;
+use super::disruption::Kept;
+use super::eligible::Eligible;
 use super::fleet::{Host, Machines};
-use super::held::{self, Held};
-use super::observation::{Key, Observation, is_gated, is_over, key, node_of};
+use super::gang::{self, Gangs, Verdict};
+use super::held::Held;
+use super::holder::{self, Holder};
+use super::host;
+use super::observation::{Key, Observation, Users, created, is_over, key, node_of, node_of_claim};
+use super::stage::{self, Known, Member, Stage};
+use super::tell;
 use super::tried::Tried;
-use super::{eligible, host};
-use crate::names;
 
-/// Claims that have been given nothing yet, with what they ask.
-pub(super) type Asking = Vec<(Arc<ResourceClaim>, Vec<Asked>)>;
-
-/// A pod that waits for devices.
+/// Pods that wait for devices and start together: one, or those of a gang.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
-    /// The pod.
-    pub(super) pod: Arc<Pod>,
-    /// Its claims that have been given nothing yet, with what they ask.
-    pub(super) claims: Asking,
+    /// Those who wait.
+    pub(super) members: Vec<Member>,
+    /// Those of the gang who have been given devices already, and wait for the others.
+    pub(super) given: Vec<Arc<Pod>>,
 }
 
 /// The world as the engine takes it, and what its numbers mean.
@@ -42,169 +41,238 @@ pub(super) struct World {
     pub(super) snapshot: Snapshot,
     /// Who waits, by the snapshot's numbers.
     pub(super) waiting: BTreeMap<WorkloadId, Waiting>,
-    /// Who holds, by the snapshot's numbers: the claim.
-    pub(super) holders: BTreeMap<WorkloadId, Key>,
+    /// Who holds, by the snapshot's numbers.
+    pub(super) holders: BTreeMap<WorkloadId, Holder>,
     /// Pods at our gate whose claims have all been given devices.
     pub(super) ready: Vec<Arc<Pod>>,
-    /// Pods that ask for what we cannot grant, with the reason.
-    pub(super) refused: Vec<(Arc<Pod>, String)>,
-    /// Pods at our gate of which a claim has not been made yet.
-    pub(super) unclaimed: Vec<Arc<Pod>>,
+    /// Pods that are not even asked for, with the reason.
+    pub(super) refused: Vec<(Arc<Pod>, Why)>,
+    /// Pods that have their devices and of which it is still said that they wait.
+    pub(super) settled: Vec<Arc<Pod>>,
+    /// Pods that have been given devices and cannot start, as their gang cannot.
+    pub(super) held_back: Vec<Arc<Pod>>,
     /// Claims that hold more than there is, or what is not there any more.
     pub(super) strays: Vec<(Key, String)>,
 }
 
+/// Claims are made of templates within this, where nothing is wrong.
+const CLAIMS_MADE_MS: u64 = 15_000;
+
+/// Tenants of a card where the policy sets no number: 48 as under MPS (NVIDIA MPS guide, client limits).
+const TENANTS_MAX: u8 = 48;
+
+/// What holders are seen by.
+struct Rules<'a> {
+    /// Of the policy.
+    modes: &'a [SharingMode],
+    kept: Kept,
+    /// How many hold a share of each card.
+    tenants: BTreeMap<GpuId, u8>,
+}
+
+impl Rules<'_> {
+    /// The mode that a share says its card is in, as the policy limits it; whoever sits there already is within the limit.
+    fn mode(&self, held: &Held) -> SharingMode {
+        let kind = held.share.kind();
+        let listed = self.modes.iter().find(|mode| mode.kind() == kind);
+        let limit = listed.map_or(TENANTS_MAX, |mode| mode.tenants_max());
+        let here = self.tenants.get(&held.gpu).copied().unwrap_or_default();
+        held.share.mode(limit.max(here))
+    }
+}
+
+fn tenants(entries: &[(u64, Key, Entry)]) -> BTreeMap<GpuId, u8> {
+    let mut tenants = BTreeMap::new();
+    for (_, _, entry) in entries {
+        let Entry::Holds(holder) = entry else { continue };
+        for one in &holder.held {
+            let count: &mut u8 = tenants.entry(one.gpu).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+    tenants
+}
+
 /// Waits or holds, before it has a number.
 enum Entry {
-    Holds(Arc<ResourceClaim>, Vec<Held>),
-    Waits(Arc<Pod>, Asking, Workload),
+    Holds(Holder),
+    Waits(Waiting, Workload),
 }
 
 impl World {
     /// * `tried` — nodes that pods have been handed back from.
     /// * `now_ms` — of the clock that the objects' times are of, in ms since 1970.
-    pub(super) fn of(seen: &Observation, tried: &Tried, tenants_max: u8, now_ms: u64) -> Self {
-        let machines = Machines::of(&seen.nodes, &seen.slices, &free(seen));
+    pub(super) fn of(
+        seen: &Observation,
+        tried: &Tried,
+        modes: &[SharingMode],
+        now_ms: u64,
+    ) -> Self {
+        let (users, classes) = (seen.users(), Classes::of(&seen.classes));
+        let free = free(seen, &users);
+        let machines = Machines::of(&seen.nodes, &seen.slices, &free);
+        let (holders, strays) = holder::all(seen, &users, (&machines, &classes));
+        let known = Known {
+            users: &users,
+            classes: &classes,
+            eligible: Eligible::of(&seen.nodes),
+            tried,
+            now_ms,
+        };
         let mut world = Self {
             snapshot: Snapshot::new(machines.fleet.clone(), now_ms),
             machines,
+            strays,
             ..Self::default()
         };
-        let classes = Classes::of(&seen.classes);
         // By age; times are in whole seconds, and among equals names tell.
         let mut entries: Vec<(u64, Key, Entry)> = Vec::new();
-        for claim in seen.claims.values() {
-            let held = held::of(claim, &world.machines);
-            match held {
-                Ok(held) if held.is_empty() => {}
-                Ok(held) => entries.push((
-                    created(&claim.metadata),
-                    key(&claim.metadata),
-                    Entry::Holds(Arc::clone(claim), held),
-                )),
-                Err(why) => world.strays.push((key(&claim.metadata), why)),
-            }
+        for holder in holders {
+            entries.push((holder.since_ms(), holder.name(), Entry::Holds(holder)));
         }
-        for pod in seen.pods.values().filter(|pod| !is_over(pod) && node_of(pod).is_none()) {
-            if let Some(entry) = world.pod(seen, &classes, tried, pod) {
-                entries.push((created(&pod.metadata), key(&pod.metadata), entry));
-            }
+        for (waiting, workload) in world.waiting_pods(seen, &known) {
+            let first = waiting.members.first().map(|member| key(&member.pod.metadata));
+            entries.push((
+                workload.submitted_ms,
+                first.unwrap_or_default(),
+                Entry::Waits(waiting, workload),
+            ));
         }
         entries.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+        let mut asked = BTreeSet::new();
+        entries.retain(|(_, _, entry)| is_first_to_ask(entry, &mut asked));
+        let rules = Rules { modes, kept: Kept::of(seen), tenants: tenants(&entries) };
         for ((_, _, entry), id) in entries.into_iter().zip((0..).map(WorkloadId)) {
-            world.enter(id, entry, tenants_max);
+            world.enter(id, entry, &rules);
         }
         world
     }
 
-    /// What a pod without a node waits for; nothing if that is none of ours.
-    fn pod(
-        &mut self,
-        seen: &Observation,
-        classes: &Classes,
-        tried: &Tried,
-        pod: &Arc<Pod>,
-    ) -> Option<Entry> {
-        let claims = seen.claims_of(pod);
-        if claims.iter().any(Option::is_none) {
-            if is_gated(pod) {
-                self.unclaimed.push(Arc::clone(pod));
+    /// Who waits, gangs together; who waits for nothing more, or in vain, is noted.
+    fn waiting_pods(&mut self, seen: &Observation, known: &Known<'_>) -> Vec<(Waiting, Workload)> {
+        let (mut gangs, mut waiting) = (Gangs::default(), Vec::new());
+        for pod in seen.pods.values().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+            let Some(stage) = stage::of(seen, known, pod) else {
+                continue;
+            };
+            match gang::of(pod) {
+                Ok(None) => waiting.extend(self.apart(pod, stage)),
+                Ok(Some(gang)) => gangs.add(gang, Arc::clone(pod), stage),
+                Err(why) => self.refused.push((Arc::clone(pod), Why::unfit(&why))),
             }
-            return None;
         }
-        let ours: Vec<&Arc<ResourceClaim>> =
-            claims.into_iter().flatten().filter(|claim| classes.concern(&claim.spec)).collect();
-        let open: Vec<&Arc<ResourceClaim>> =
-            ours.iter().copied().filter(|claim| !is_allocated(claim)).collect();
-        if open.is_empty() {
-            if is_gated(pod) {
-                self.ready.push(Arc::clone(pod));
+        for verdict in gangs.verdicts() {
+            match verdict {
+                Verdict::Apart(pods) => {
+                    waiting.extend(
+                        pods.into_iter().filter_map(|(pod, stage)| self.apart(&pod, stage)),
+                    );
+                }
+                Verdict::NotYet { waiting, given, why } => {
+                    let why = Why::waiting(why);
+                    self.refused.extend(waiting.into_iter().map(|pod| (pod, why.clone())));
+                    self.held_back.extend(given);
+                }
+                Verdict::Together { members, workload, given } => {
+                    waiting.push((Waiting { members, given }, *workload));
+                }
             }
-            return None;
         }
-        match asked(&open, classes).and_then(|asked| Ok((demand(&asked)?, asked))) {
-            Err(why) => {
-                self.refused.push((Arc::clone(pod), why));
+        waiting
+    }
+
+    /// A pod by itself: what it waits for, if anything.
+    fn apart(&mut self, pod: &Arc<Pod>, stage: Stage) -> Option<(Waiting, Workload)> {
+        let pod = Arc::clone(pod);
+        match stage {
+            Stage::Over => None,
+            Stage::Unclaimed(claim) => {
+                let waited_ms = self.snapshot.now_ms.saturating_sub(created(&pod.metadata));
+                if waited_ms > CLAIMS_MADE_MS {
+                    let why = format!(
+                        "its claim {claim} has not been made: the claim or the template that it names is not there"
+                    );
+                    self.refused.push((pod, Why::waiting(why)));
+                }
                 None
             }
-            Ok((gpus, asked)) => {
-                let nodes = match ours.iter().find_map(|claim| node_of_claim(claim)) {
-                    Some(node) => NodeSet::only([node].into()),
-                    None if is_gated(pod) => eligible::nodes(pod, &seen.nodes, &BTreeSet::new()),
-                    None => {
-                        let passed_over =
-                            tried.passed_over(&uid(&pod.metadata), self.snapshot.now_ms);
-                        eligible::nodes(pod, &seen.nodes, &passed_over)
-                    }
-                };
-                let host = host::asked(pod);
-                let demand = Demand {
-                    cpu_milli: host.cpu_milli,
-                    memory_mib: host.memory_mib,
-                    gpus: Some(gpus),
-                    nodes,
-                };
-                Some(Entry::Waits(Arc::clone(pod), asked.clone(), workload(pod, demand, &asked)))
+            Stage::Past | Stage::Open => {
+                self.settled.extend(Some(pod).filter(|pod| tell::is_told_to_wait(pod)));
+                None
+            }
+            Stage::Halfway => {
+                self.held_back.push(pod);
+                None
+            }
+            Stage::Ready => {
+                self.ready.push(pod);
+                None
+            }
+            Stage::Refused(why) => {
+                self.refused.push((pod, Why::unfit(&why)));
+                None
+            }
+            Stage::Waits(claims, workload) => {
+                let members = vec![Member { pod, claims }];
+                Some((Waiting { members, given: Vec::new() }, *workload))
             }
         }
     }
 
-    fn enter(&mut self, id: WorkloadId, entry: Entry, tenants_max: u8) {
+    fn enter(&mut self, id: WorkloadId, entry: Entry, rules: &Rules<'_>) {
         match entry {
-            Entry::Waits(pod, claims, workload) => {
+            Entry::Waits(waiting, workload) => {
                 self.snapshot.submit(Arc::new(Workload { id, ..workload }));
-                self.waiting.insert(id, Waiting { pod, claims });
+                self.waiting.insert(id, waiting);
             }
-            Entry::Holds(claim, held) => {
-                let name = key(&claim.metadata);
-                if let Err(why) = self.hold(id, &claim, &held, tenants_max) {
-                    self.strays.push((name.clone(), why));
+            Entry::Holds(holder) => {
+                let held = self.hold(id, &holder, rules);
+                let is_wrong = held.is_err() || holder.is_in_doubt;
+                self.strays.extend(held.err().map(|why| (holder.name(), why)));
+                if is_wrong {
                     // Nobody else is put onto cards of which the book is wrong.
-                    for one in &held {
+                    for one in &holder.held {
                         let _known = self.snapshot.set_aside(one.gpu, true);
                     }
                 }
-                self.holders.insert(id, name);
+                self.holders.insert(id, holder);
             }
         }
     }
 
     /// Puts a holder where it is.
-    fn hold(
-        &mut self,
-        id: WorkloadId,
-        claim: &ResourceClaim,
-        held: &[Held],
-        tenants_max: u8,
-    ) -> Result<(), String> {
-        let owner = Owner::new(claim.metadata.namespace.as_deref().unwrap_or_default());
-        let name = claim.metadata.name.clone().unwrap_or_default();
-        let workload = Workload {
-            class: held.iter().find_map(|one| one.class).unwrap_or_default(),
-            submitted_ms: created(&claim.metadata),
-            ..Workload::new(id, name, owner, Demand::default())
-        };
-        let mut seats: BTreeMap<NodeId, Vec<(u8, Share)>> = BTreeMap::new();
-        for one in held {
-            let mode = one.share.mode(tenants_max);
+    fn hold(&mut self, id: WorkloadId, holder: &Holder, rules: &Rules<'_>) -> Result<(), String> {
+        for one in &holder.held {
+            let mode = rules.mode(one);
             self.snapshot.set_mode(one.gpu, mode).or_else(|refusal| {
                 self.is_in(one.gpu, mode).then_some(()).ok_or_else(|| refusal.to_string())
             })?;
-            seats.entry(one.gpu.node).or_default().push((one.gpu.index, one.share));
         }
-        let seats: Vec<Seat> = seats
-            .into_iter()
-            .map(|(node, mut shares)| {
-                shares.sort_by_key(|(index, _)| *index);
-                Seat { node, shares }
-            })
-            .collect();
-        self.snapshot.submit(Arc::new(workload));
-        let placed = self.snapshot.place(id, &seats, u64::MAX);
+        let seats = holder.seats();
+        let mut workload = holder.workload(id, &rules.kept);
+        self.snapshot.submit(Arc::new(workload.clone()));
+        let mut placed = self.snapshot.place(id, &seats, u64::MAX);
+        if matches!(placed, Err(Refusal::Cpu { .. } | Refusal::NodeMemory { .. })) {
+            // The node has shrunk below what runs on it: the cards are what we answer for.
+            workload.demand = Demand::default();
+            self.snapshot.submit(Arc::new(workload));
+            placed = self.snapshot.place(id, &seats, u64::MAX);
+        }
+        self.snapshot.runs_since(id, holder.since_ms());
         if placed.is_err() {
             self.snapshot.withdraw(id);
+        } else if let Some(by_ms) = holder.leaves_by_ms(self.snapshot.now_ms) {
+            let _it_runs = self.snapshot.ask_to_leave(id, by_ms);
         }
         placed.map_err(|refusal| refusal.to_string())
+    }
+
+    /// The pod of a number, as namespace and name; of a gang the first.
+    pub(super) fn pod(&self, id: WorkloadId) -> Option<String> {
+        let waits = self.waiting.get(&id).and_then(|waiting| waiting.members.first());
+        let holds = || self.holders.get(&id).map(Holder::name);
+        let (namespace, name) = waits.map(|member| key(&member.pod.metadata)).or_else(holds)?;
+        Some(format!("{namespace}/{name}"))
     }
 
     fn is_in(&self, gpu: GpuId, mode: SharingMode) -> bool {
@@ -214,13 +282,23 @@ impl World {
     }
 }
 
-/// What every pod that has a node, or will have one by its claims, leaves of that node.
-fn free(seen: &Observation) -> BTreeMap<String, Host> {
+/// Whether nobody before it waits for one of its claims: pods that share one are given it once, and the others go where it is.
+fn is_first_to_ask(entry: &Entry, asked: &mut BTreeSet<Key>) -> bool {
+    let Entry::Waits(waiting, _) = entry else { return true };
+    let claims = waiting.members.iter().flat_map(|member| &member.claims);
+    let keys: BTreeSet<Key> = claims.map(|(claim, _)| key(&claim.metadata)).collect();
+    let is_first = keys.is_disjoint(asked);
+    asked.extend(keys);
+    is_first
+}
+
+/// What each node has for pods whose claims we give, and for whoever holds: all but what other pods take that have a node.
+fn free(seen: &Observation, users: &Users) -> BTreeMap<String, Host> {
     let of_node = |node: &Arc<k8s_openapi::api::core::v1::Node>| {
         Some((node.metadata.name.clone()?, host::allocatable(node)))
     };
     let mut free: BTreeMap<String, Host> = seen.nodes.iter().filter_map(of_node).collect();
-    for pod in seen.pods.values().filter(|pod| !is_over(pod)) {
+    for pod in seen.pods.values().filter(|pod| !is_over(pod) && !holder::is_one(seen, users, pod)) {
         let by_claims =
             || seen.claims_of(pod).into_iter().flatten().find_map(|claim| node_of_claim(claim));
         let Some(node) = node_of(pod).map(str::to_owned).or_else(by_claims) else { continue };
@@ -229,61 +307,4 @@ fn free(seen: &Observation) -> BTreeMap<String, Host> {
         }
     }
     free
-}
-
-fn asked(claims: &[&Arc<ResourceClaim>], classes: &Classes) -> Result<Asking, String> {
-    let one = |claim: &&Arc<ResourceClaim>| Ok((Arc::clone(claim), classes.asked(claim)?));
-    claims.iter().map(one).collect()
-}
-
-/// One demand for all requests of a pod, which must ask the same of each card.
-fn demand(asked: &[(Arc<ResourceClaim>, Vec<Asked>)]) -> Result<GpuDemand, String> {
-    let mut all = asked.iter().flat_map(|(_, asked)| asked);
-    let first = all.next().ok_or("it asks for no device")?;
-    let count = first.each.count + all.clone().map(|one| one.each.count).sum::<u32>();
-    let alike = |one: &Asked| GpuDemand { count: 0, ..one.each.clone() };
-    match all.find(|one| alike(one) != alike(first)) {
-        None => Ok(GpuDemand { count, ..first.each.clone() }),
-        Some(other) => Err(format!(
-            "requests {} and {} ask for different things; hotpot gives all cards of a pod alike",
-            first.request, other.request
-        )),
-    }
-}
-
-fn workload(pod: &Pod, demand: Demand, asked: &[(Arc<ResourceClaim>, Vec<Asked>)]) -> Workload {
-    let owner = Owner::new(pod.metadata.namespace.as_deref().unwrap_or_default());
-    let name = pod.metadata.name.clone().unwrap_or_default();
-    let class = asked.iter().flat_map(|(_, asked)| asked).find_map(|one| one.class);
-    Workload {
-        class: class.unwrap_or(Class::Batch),
-        priority: pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or_default(),
-        submitted_ms: created(&pod.metadata),
-        ..Workload::new(WorkloadId(0), name, owner, demand)
-    }
-}
-
-fn is_allocated(claim: &ResourceClaim) -> bool {
-    claim.status.as_ref().is_some_and(|status| status.allocation.is_some())
-}
-
-/// The node that a claim's devices of ours are of: its pool.
-fn node_of_claim(claim: &ResourceClaim) -> Option<String> {
-    let devices = claim.status.as_ref()?.allocation.as_ref()?.devices.as_ref()?;
-    devices
-        .results
-        .iter()
-        .flatten()
-        .find(|result| result.driver == names::DRIVER)
-        .map(|result| result.pool.clone())
-}
-
-/// When it was made, in ms since 1970.
-fn created(meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> u64 {
-    let at = meta.creation_timestamp.as_ref().map_or(0, |time| time.0.as_millisecond());
-    u64::try_from(at).unwrap_or_default()
-}
-
-fn uid(meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> String {
-    meta.uid.clone().unwrap_or_default()
 }

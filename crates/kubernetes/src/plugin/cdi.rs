@@ -142,6 +142,12 @@ pub fn id(uid: &str, at: usize) -> String {
     format!("{KIND}={}", device(uid, at))
 }
 
+/// The claim whose device is called so; `None` if it is none of ours.
+pub fn claim_of(id: &str) -> Option<&str> {
+    let device = id.strip_prefix(KIND)?.strip_prefix('=')?;
+    device.rsplit_once('-').map(|(uid, _)| uid)
+}
+
 fn device(uid: &str, at: usize) -> String {
     format!("{uid}-{at}")
 }

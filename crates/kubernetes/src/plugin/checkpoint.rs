@@ -133,6 +133,14 @@ impl Checkpoint {
             file.map_err(|source| CheckpointError::File { path: self.lock.clone(), source })?;
         Ok(Locked { checkpoint: self, _file: file })
     }
+
+    /// What is prepared, for whoever only looks: it waits for nobody, as the file is replaced as a whole.
+    ///
+    /// # Errors
+    /// As [`Locked::read`].
+    pub fn look(&self) -> Result<Claims, CheckpointError> {
+        read(&self.path)
+    }
 }
 
 impl Locked<'_> {
@@ -141,26 +149,7 @@ impl Locked<'_> {
     /// # Errors
     /// It cannot be read, or is of a later release.
     pub fn read(&self) -> Result<Claims, CheckpointError> {
-        let path = &self.checkpoint.path;
-        let damaged = |why: String| CheckpointError::Damaged { path: path.clone(), why };
-        match fs::metadata(path) {
-            Ok(about) if about.len() > BYTES_MAX => {
-                return Err(damaged(format!("{} bytes are too many", about.len())));
-            }
-            _ => {}
-        }
-        let text = match fs::read_to_string(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Claims::new()),
-            other => {
-                other.map_err(|source| CheckpointError::File { path: path.clone(), source })?
-            }
-        };
-        let head: Head = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
-        if head.version > u64::from(VERSION) {
-            return Err(CheckpointError::Newer { path: path.clone(), found: head.version });
-        }
-        let body: Body = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
-        Ok(body.claims)
+        read(&self.checkpoint.path)
     }
 
     /// Writes down what is prepared, in place of what was there, and onto the disk.
@@ -174,6 +163,26 @@ impl Locked<'_> {
             text.map_err(io::Error::other).and_then(|text| whole::write(path, &text, MODE));
         written.map_err(|source| CheckpointError::File { path: path.clone(), source })
     }
+}
+
+fn read(path: &Path) -> Result<Claims, CheckpointError> {
+    let damaged = |why: String| CheckpointError::Damaged { path: path.to_owned(), why };
+    match fs::metadata(path) {
+        Ok(about) if about.len() > BYTES_MAX => {
+            return Err(damaged(format!("{} bytes are too many", about.len())));
+        }
+        _ => {}
+    }
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Claims::new()),
+        other => other.map_err(|source| CheckpointError::File { path: path.to_owned(), source })?,
+    };
+    let head: Head = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+    if head.version > u64::from(VERSION) {
+        return Err(CheckpointError::Newer { path: path.to_owned(), found: head.version });
+    }
+    let body: Body = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+    Ok(body.claims)
 }
 
 #[cfg(test)]

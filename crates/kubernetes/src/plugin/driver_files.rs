@@ -1,8 +1,10 @@
 //! What a container needs of the driver: its libraries and device files, found below the driver's root.
 
+use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use node::inventory::{Device, MigDevice};
 use node::mig;
@@ -48,6 +50,10 @@ const COMMON_NODES: [&str; 3] = ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"];
 /// Where the driver says which device file is an instance's.
 const CAPABILITIES: &str = "/proc/driver/nvidia/capabilities";
 const NODE_FOLDER: &str = "/dev";
+/// By which the driver is asked.
+const NVML: &str = "libnvidia-ml.so.1";
+/// Links that are followed for one path, as many as the kernel follows (path_resolution(7)).
+const LINKS_MAX: usize = 40;
 
 /// The root below which the driver is installed.
 #[derive(Clone, Debug)]
@@ -65,34 +71,70 @@ impl DriverRoot {
         Self { host: driver_root.to_owned(), here: host_root.join(below) }
     }
 
+    /// The library by which the driver is asked, as it is seen from here; `None` where this program's own loader finds
+    /// the driver, and where there is no driver.
+    pub fn nvml(&self) -> Option<PathBuf> {
+        let is_elsewhere = self.here != Path::new("/");
+        let found = is_elsewhere.then(|| self.libraries())?.into_iter().find(|it| it.1 == NVML)?;
+        self.followed(&Path::new(found.0).join(NVML))
+    }
+
     /// Libraries and programs, each where a container's loader or shell finds it.
     pub fn mounts(&self) -> Vec<Mount> {
         let mut mounts = Vec::new();
         for (folder, name) in self.libraries() {
-            let host = self.host.join(folder).join(&name).display().to_string();
+            let Some(host) = self.on_host(&Path::new(folder).join(&name)) else { continue };
             let inside = INSIDE.map(|inside| Mount::read(host.clone(), format!("{inside}/{name}")));
             mounts.extend(inside);
         }
         for program in PROGRAMS {
-            let found = PROGRAM_FOLDERS
-                .iter()
-                .find(|folder| self.here.join(folder).join(program).is_file());
-            mounts.extend(found.map(|folder| {
-                let host = self.host.join(folder).join(program).display().to_string();
-                Mount::read(host, format!("/usr/bin/{program}"))
-            }));
+            let found =
+                PROGRAM_FOLDERS.iter().find_map(|it| self.on_host(&Path::new(it).join(program)));
+            mounts.extend(found.map(|host| Mount::read(host, format!("/usr/bin/{program}"))));
         }
         mounts
+    }
+
+    /// Where the machine has a file, links followed: to the machine's root an absolute link of a driver container leads
+    /// elsewhere.
+    fn on_host(&self, below: &Path) -> Option<String> {
+        let found = self.followed(below)?;
+        let below = found.strip_prefix(&self.here).ok().filter(|_| found.is_file())?;
+        Some(self.host.join(below).display().to_string())
+    }
+
+    /// Where a path below the root leads to, as for a program whose root that is; `None` if nothing is there.
+    fn followed(&self, below: &Path) -> Option<PathBuf> {
+        let (mut at, mut rest, mut links) =
+            (self.here.clone(), VecDeque::from(parts(below)), 0..LINKS_MAX);
+        while let Some(part) = rest.pop_front() {
+            if part == ".." {
+                let _root_stays = at != self.here && at.pop();
+                continue;
+            }
+            let next = at.join(&part);
+            let Ok(to) = fs::read_link(&next) else {
+                at = next;
+                continue;
+            };
+            links.next()?;
+            if to.is_absolute() {
+                at.clone_from(&self.here);
+            }
+            parts(&to).into_iter().rev().for_each(|part| rest.push_front(part));
+        }
+        at.exists().then_some(at)
     }
 
     /// Names of libraries with the folder of each; those of the first folder that has `libcuda` or `libnvidia-ml`, so
     /// that no releases are mixed.
     fn libraries(&self) -> Vec<(&'static str, String)> {
         for folder in FOLDERS {
-            let entries = fs::read_dir(self.here.join(folder)).into_iter().flatten().flatten();
+            let Some(place) = self.followed(Path::new(folder)) else { continue };
+            let entries = fs::read_dir(place).into_iter().flatten().flatten();
             let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
             let mut names: Vec<String> = names.filter(|name| is_library(name)).collect();
-            names.retain(|name| self.here.join(folder).join(name).exists());
+            names.retain(|name| self.followed(&Path::new(folder).join(name)).is_some());
             names.sort();
             let is_driver = |name: &String| {
                 name.starts_with("libcuda.so") || name.starts_with("libnvidia-ml.so")
@@ -141,6 +183,16 @@ impl DriverRoot {
     }
 }
 
+/// The names of which a path consists, `..` among them.
+fn parts(path: &Path) -> Vec<OsString> {
+    let parts = path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    parts.collect()
+}
+
 /// `libcuda.so`, `libcuda.so.1` and `libcuda.so.580.95.05`, but not `libcuda.so.bak`.
 fn is_library(name: &str) -> bool {
     LIBRARIES.iter().any(|library| {
@@ -169,6 +221,30 @@ mod tests {
         {
             assert!(!is_library(name), "{name}");
         }
+    }
+
+    #[test]
+    fn links_lead_where_they_lead_on_the_machine_and_not_where_they_would_here() {
+        let root = std::env::temp_dir().join(format!("hotpot-driver-links-{}", std::process::id()));
+        let _left_over = fs::remove_dir_all(&root);
+        let link = |at: &str, to: &str| std::os::unix::fs::symlink(to, root.join(at)).unwrap();
+        for folder in ["usr/lib64", "etc/alternatives", "opt/nvidia"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        fs::write(root.join("opt/nvidia/libnvidia-ml.so.580"), "").unwrap();
+        // As Debian has it.
+        link("usr/lib64/libnvidia-ml.so.1", "/etc/alternatives/libnvidia-ml.so.1");
+        link("etc/alternatives/libnvidia-ml.so.1", "/../opt/nvidia/libnvidia-ml.so.580");
+        link("usr/lib64/libcuda.so.1", "/usr/lib64/libcuda.so.1");
+        link("usr/lib64/libcuda.so", "../../../../nowhere");
+        let driver = DriverRoot::new(Path::new("/"), &root);
+        let real = root.join("opt/nvidia/libnvidia-ml.so.580");
+        assert_eq!(driver.nvml(), Some(real));
+        let hosts: Vec<String> = driver.mounts().into_iter().map(|one| one.host_path).collect();
+        assert_eq!(hosts, ["/opt/nvidia/libnvidia-ml.so.580"; INSIDE.len()]);
+        fs::remove_dir_all(&root).unwrap();
+        let own = DriverRoot::new(Path::new("/"), Path::new("/"));
+        assert_eq!(own.nvml(), None, "the loader finds it");
     }
 
     #[test]

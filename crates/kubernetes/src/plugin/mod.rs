@@ -4,7 +4,8 @@
 //! `devices` is what a node offers, `slices` and `publish` bring it to the API server, `probe` finds out what that
 //! keeps. `allocation` and `seats` read what a claim was given, `prepare` makes it real by `node::machine`, `edits` and
 //! `cdi` write what its containers need, `checkpoint` remembers. `registration`, `greeting` and `service` are the kubelet's wire,
-//! `runtime` asks whether the container runtime listens.
+//! `runtime` asks whether the container runtime listens,
+//! `occupants` whose containers claims are in, for `metrics`.
 
 pub mod allocation;
 mod attributes;
@@ -17,7 +18,10 @@ pub mod edits;
 mod greeting;
 mod library;
 mod look;
+mod metrics;
+mod occupants;
 pub mod prepare;
+mod preview;
 mod probe;
 pub mod proto;
 mod publish;
@@ -34,6 +38,8 @@ use std::time::Duration;
 use node::machine::MachineOptions;
 use thiserror::Error;
 
+pub use metrics::Metrics;
+pub use preview::preview;
 pub use publish::PublishError;
 pub use registration::SocketError;
 pub use serving::{run, serve};
@@ -67,6 +73,8 @@ pub struct Options {
     pub runtime: Option<PathBuf>,
     /// How to open the machine; its state folder is the one above.
     pub machine: MachineOptions,
+    /// Where metrics are served, with one line for each container's share; nowhere without it.
+    pub metrics: Option<Metrics>,
     /// How often the GPUs are looked at.
     pub look_every: Duration,
     /// Where news go.
@@ -90,6 +98,7 @@ impl Options {
             evict: false,
             runtime: None,
             machine: MachineOptions::default(),
+            metrics: None,
             look_every: Duration::from_secs(10),
             notice,
         }
@@ -105,6 +114,9 @@ pub enum PluginError {
     /// A socket cannot be had.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// Metrics cannot be served.
+    #[error("metrics: {0}")]
+    Metrics(#[from] agent::AgentError),
     /// What the administrator adds.
     #[error(transparent)]
     Extra(#[from] edits::ExtraError),

@@ -26,6 +26,10 @@ pub mod health {
     tonic::include_proto!("v1alpha1");
 }
 
+pub mod pod_resources {
+    tonic::include_proto!("v1");
+}
+
 pub mod cri {
     tonic::include_proto!("runtime.v1");
 }

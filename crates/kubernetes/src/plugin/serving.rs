@@ -2,10 +2,12 @@
 //! another one would trip over. Claims that are prepared stay so.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use node::driver::LIBRARY_VARIABLE;
 use node::limiter::Limiter;
 use node::machine::MachineOptions;
 use tokio::net::UnixListener;
@@ -16,6 +18,7 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
 use super::cdi::{Edits, Folder};
+use super::checkpoint::Checkpoint;
 use super::claims::Claims;
 use super::devices::Offers;
 use super::driver_files::DriverRoot;
@@ -40,6 +43,8 @@ struct Opened {
     preparer: Arc<Mutex<Preparer>>,
     looker: Looker,
     seen: watch::Sender<Seen>,
+    /// The driver's, where it is not to be looked for.
+    library: Option<PathBuf>,
 }
 
 /// What those share who serve and those who publish.
@@ -65,10 +70,19 @@ pub async fn run(options: Options, client: kube::Client) -> Result<(), PluginErr
         Arc::clone(&shared.whole_only),
         options.notice,
     );
+    let metrics = match &options.metrics {
+        Some(metrics) => {
+            let checkpoint = Checkpoint::new(&options.state.join(FOLDER));
+            let checkpoint = checkpoint.map_err(PrepareError::from)?;
+            Some(metrics.begin(&options, checkpoint, opened.library.clone()).await?)
+        }
+        None => None,
+    };
     let publishing =
         tokio::spawn(publisher.run(opened.seen.subscribe(), Arc::clone(&shared.registered)));
     let served = serve_opened(&options, opened, client, shared, stop).await;
     publishing.abort();
+    metrics.iter().for_each(JoinHandle::abort);
     mark.clear();
     served
 }
@@ -111,22 +125,23 @@ fn open_now(options: &Options) -> Result<Opened, PluginError> {
     let limiter = library::install(&state, options.machine.limiter.as_deref());
     let limiter =
         limiter.map_err(|source| PluginError::Library { path: options.state.clone(), source })?;
+    let telling = telling(options, extra);
+    let is_named = std::env::var_os(LIBRARY_VARIABLE).is_some_and(|name| !name.is_empty());
+    let found = || if is_named { None } else { telling.driver.nvml() };
     let machine = MachineOptions {
+        library: options.machine.library.clone().or_else(found),
         state: Some(options.state.clone()),
         limiter: limiter.or(options.machine.limiter.clone()),
         ..options.machine.clone()
     };
-    let looker = Looker::new(
-        machine.library.clone(),
-        Limiter::probe(machine.limiter.as_deref()),
-        options.notice,
-    );
-    let mut preparer =
-        Preparer::open(machine, &state, Folder::new(&options.cdi), telling(options, extra))?;
+    let library = machine.library.clone();
+    let looker =
+        Looker::new(library.clone(), Limiter::probe(machine.limiter.as_deref()), options.notice);
+    let mut preparer = Preparer::open(machine, &state, Folder::new(&options.cdi), telling)?;
     let inventory = preparer.machine().look().map_err(PrepareError::from)?;
     let offers = Offers::of(&inventory, &Offers::default()).map_err(PrepareError::from)?;
     let (seen, _) = watch::channel(Seen { offers: Arc::new(offers), at: SystemTime::now() });
-    Ok(Opened { preparer: Arc::new(Mutex::new(preparer)), looker, seen })
+    Ok(Opened { preparer: Arc::new(Mutex::new(preparer)), looker, seen, library })
 }
 
 fn telling(options: &Options, extra: Edits) -> Telling {
@@ -140,7 +155,7 @@ async fn serve_opened<C: Claims>(
     shared: Shared,
     stop: impl Future<Output = ()>,
 ) -> Result<(), PluginError> {
-    let Opened { preparer, looker, seen } = opened;
+    let Opened { preparer, looker, seen, library: _ } = opened;
     let service = Service {
         preparer,
         claims: Arc::new(claims),

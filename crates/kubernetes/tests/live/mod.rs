@@ -1,6 +1,9 @@
 //! A cluster whose nodes are objects, with cards that are objects too, and hotpot's controller.
 #![allow(clippy::unwrap_used, dead_code, reason = "tests; not every file needs all of it")]
 
+pub(crate) mod chart;
+pub(crate) mod client;
+
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
@@ -49,12 +52,39 @@ pub(crate) fn built(name: &str) -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join(name)
 }
 
-/// Starts the controller as users do.
+/// Makes a service account of the namespace `default` that may do what is said and no more; the file by which it finds the cluster.
+pub(crate) fn account(cluster: &Cluster, name: &str, rights: &str) -> PathBuf {
+    cluster.apply(rights).unwrap();
+    let token = cluster.kubectl(&["create", "token", name, "--duration=1h"]).unwrap();
+    let (token, ca) = (token.trim(), cluster.folder().join("keys/ca.crt"));
+    let server = ["config", "view", "-o", "jsonpath={.clusters[0].cluster.server}"];
+    let server = cluster.kubectl(&server).unwrap();
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: it\ncontexts: [{{name: it, context: {{cluster: it, user: it}}}}]\n\
+         clusters: [{{name: it, cluster: {{server: \"{server}\", certificate-authority: \"{}\"}}}}]\n\
+         users: [{{name: it, user: {{token: {token}}}}}]\n",
+        ca.display()
+    );
+    let path = cluster.folder().join(format!("keys/{name}.kubeconfig"));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Starts the controller as users do, always as the same one: its lease need not run out when it was killed.
 pub(crate) fn controller(cluster: &Cluster) -> Running {
-    let log = std::fs::File::create(cluster.folder().join("log/controller.log")).unwrap();
+    start(cluster, "lab", "log/controller.log")
+}
+
+/// Starts one of several controllers.
+pub(crate) fn controller_as(cluster: &Cluster, identity: &str) -> Running {
+    start(cluster, identity, &format!("log/controller-{identity}.log"))
+}
+
+fn start(cluster: &Cluster, identity: &str, log: &str) -> Running {
+    let log = std::fs::File::create(cluster.folder().join(log)).unwrap();
     let mut command = cluster.command(built("hotpot"));
-    command.args(["kubernetes", "controller"]).stdout(Stdio::null()).stderr(log);
-    Running(command.spawn().unwrap())
+    command.args(["kubernetes", "controller", "--identity", identity, "--lease-seconds", "3"]);
+    Running(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
 }
 
 /// Nodes with one card of 80 GiB each, all objects.

@@ -63,6 +63,7 @@ pub(crate) fn on_node<F: Future<Output = ()>>(
     let _left_over = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     layout::lay_out(&folder.join("root"), &GpuSpec::list(gpus).unwrap(), &parts()).unwrap();
+    layout::make_whole(&folder.join("root")).unwrap();
     let output = again(test, &folder).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);

@@ -16,7 +16,7 @@ use self::gpu::Gpu;
 use self::xid::XidHistory;
 use crate::driver::{Driver, DriverError};
 use crate::sample::{GpuSample, Sample};
-use crate::tenant::Tenants;
+use crate::tenant::{Booked, Tenants};
 
 pub use self::profile::PROFILE_PERIOD;
 
@@ -74,6 +74,11 @@ impl<'d> Sampler<'d> {
     ) -> Result<Self, DriverError> {
         let gpus = gpus(driver, count(driver)?, remembered);
         Ok(Self { driver, tenants, gpus, accounts: Accounts::default() })
+    }
+
+    /// Says which shares are held by others than runs, from the next round on.
+    pub fn seat(&mut self, seated: Vec<Booked>) {
+        self.tenants.seat(seated);
     }
 
     /// Whose processes are, as of the last round.

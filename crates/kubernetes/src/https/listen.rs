@@ -1,0 +1,117 @@
+//! HTTPS: connections with limits, and an orderly end. What is answered is somebody else's.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 512;
+/// Time for a handshake.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// An idle connection stays longer than API servers keep theirs (90 s), so that none is closed while a request is on its way.
+const IDLE_TIME: Duration = Duration::from_secs(300);
+/// Time in which others learn that this server ends; it still answers.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// The certificate that a caller has shown and that the TLS configuration has found good, as DER.
+pub(crate) type Caller = Option<Arc<[u8]>>;
+
+/// What requests are answered by.
+pub(crate) trait Door: Send + Sync + 'static {
+    /// By what a new connection is served; nothing until there is a certificate.
+    fn tls(&self) -> Option<Arc<ServerConfig>>;
+
+    /// Answers one request.
+    fn respond(
+        &self,
+        request: Request<Incoming>,
+        caller: Caller,
+    ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+}
+
+/// Serves until `end` comes, and a little longer.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    door: Arc<impl Door>,
+    end: impl Future<Output = ()>,
+) {
+    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let open = GracefulShutdown::new();
+    let mut end = std::pin::pin!(async {
+        end.await;
+        tokio::time::sleep(FAREWELL).await;
+    });
+    loop {
+        let (stream, seat) = tokio::select! {
+            accepted = accept(&listener, &seats) => match accepted {
+                Some(accepted) => accepted,
+                None => continue,
+            },
+            () = &mut end => break,
+        };
+        // Without a certificate there is nothing to say.
+        let Some(tls) = door.tls() else { continue };
+        tokio::spawn(connection(stream, tls, Arc::clone(&door), open.watcher(), seat));
+    }
+    drop(listener);
+    let _ended = timeout(FAREWELL, open.shutdown()).await;
+}
+
+async fn accept(
+    listener: &TcpListener,
+    seats: &Arc<Semaphore>,
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let seat = Arc::clone(seats).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, seat)),
+        Err(_) => {
+            // Out of descriptors, say: others will end, the queue waits.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            None
+        }
+    }
+}
+
+/// One connection to its end; how a client leaves is its own business.
+async fn connection(
+    stream: TcpStream,
+    tls: Arc<ServerConfig>,
+    door: Arc<impl Door>,
+    watcher: Watcher,
+    seat: OwnedSemaphorePermit,
+) {
+    let acceptor = TlsAcceptor::from(tls);
+    let Ok(Ok(stream)) = timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await else { return };
+    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let caller: Caller = shown.map(|certificate| Arc::from(certificate.as_ref()));
+    let service = service_fn(move |request| {
+        let (door, caller) = (Arc::clone(&door), caller.clone());
+        async move { Ok::<_, Infallible>(door.respond(request, caller).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE_TIME)
+        .serve_connection(TokioIo::new(stream), service);
+    let _left = watcher.watch(connection).await;
+    drop(seat);
+}
+
+/// An answer in words.
+pub(crate) fn said(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(format!("{text}\n").into()));
+    *answer.status_mut() = status;
+    answer
+}
