@@ -3,6 +3,8 @@
 
 #[path = "support/audit.rs"]
 mod audit;
+#[path = "support/cases.rs"]
+mod cases;
 #[path = "support/clock.rs"]
 mod clock;
 #[path = "support/worlds.rs"]
@@ -20,21 +22,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use cases::cases;
 use clock::Clock;
 use worlds::{Size, World, worlds};
 
 /// The newcomer of a furnished world; the guests have higher numbers.
 const NEWCOMER: WorkloadId = WorkloadId(0);
-
-fn cases(number: u32) -> ProptestConfig {
-    let given = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    let failure_persistence = None;
-    ProptestConfig {
-        cases: given.unwrap_or(number),
-        failure_persistence,
-        ..ProptestConfig::default()
-    }
-}
 
 /// A tenant that may or may not fit where it is put.
 #[derive(Clone, Debug)]

@@ -2,6 +2,8 @@
 
 #[path = "support/audit.rs"]
 mod audit;
+#[path = "support/cases.rs"]
+mod cases;
 #[path = "support/clock.rs"]
 mod clock;
 #[path = "support/extremes.rs"]
@@ -22,18 +24,8 @@ use model::{
 };
 use proptest::prelude::*;
 
+pub(crate) use cases::cases;
 use worlds::{Size, World, worlds};
-
-/// Cases of a law unless the environment says otherwise.
-pub(crate) fn cases(number: u32) -> ProptestConfig {
-    let given = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    let failure_persistence = None;
-    ProptestConfig {
-        cases: given.unwrap_or(number),
-        failure_persistence,
-        ..ProptestConfig::default()
-    }
-}
 
 fn bytes(plan: &Plan) -> String {
     serde_json::to_string(plan).expect("a plan is data")

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use model::{Action, Reason, Refusal, Seat, WorkloadId};
 
 use super::allocation::{self, Stamp};
-use super::observation::{Observation, key};
+use super::observation::{Observation, Users, key};
 use super::templates::{self, Change};
 use super::tried::Tried;
 use super::world::World;
@@ -181,7 +181,7 @@ pub fn decide(
         let Some(waiting) = world.waiting.get(id) else { continue };
         decided
             .tell(waiting.members.iter().map(|member| &member.pod), &Why::refused(refusal, &world));
-        decided.take_back(seen, &waiting.given);
+        decided.take_back((seen, &world), &waiting.given);
     }
     decided
 }
@@ -190,8 +190,8 @@ impl Decided {
     /// What follows from the world by itself.
     fn without_plan(&mut self, seen: &Observation, world: &World) {
         self.acts.extend(world.ready.iter().map(|pod| Act::Open { pod: Arc::clone(pod) }));
-        self.acts.extend(unused(seen).map(|claim| Act::TakeBack { claim }));
-        self.take_back(seen, &world.held_back);
+        self.acts.extend(unused(seen, &world.users).map(|claim| Act::TakeBack { claim }));
+        self.take_back((seen, world), &world.held_back);
         for (pod, why) in &world.refused {
             self.tell([pod], why);
         }
@@ -213,14 +213,10 @@ impl Decided {
     }
 
     /// Takes back what pods of a gang were given that cannot start.
-    fn take_back(&mut self, seen: &Observation, pods: &[Arc<Pod>]) {
-        if pods.is_empty() {
-            return;
-        }
-        let users = seen.users();
+    fn take_back(&mut self, (seen, world): (&Observation, &World), pods: &[Arc<Pod>]) {
         let claims = pods.iter().flat_map(|pod| seen.claims_of(pod)).flatten();
         let is_own = |claim: &&Arc<ResourceClaim>| {
-            users.get(&key(&claim.metadata)).is_none_or(|all| all.len() < 2)
+            world.users.get(&key(&claim.metadata)).is_none_or(|all| all.len() < 2)
         };
         let ours = claims.filter(is_own).filter(|claim| super::held::holds_ours(claim));
         self.acts.extend(ours.map(|claim| Act::TakeBack { claim: Arc::clone(claim) }));
@@ -257,9 +253,8 @@ fn give(
 }
 
 /// Claims that hold devices of ours, that nobody has reserved, and that no pod names which is not over.
-fn unused(seen: &Observation) -> impl Iterator<Item = Arc<ResourceClaim>> {
-    let users = seen.users();
-    let free = seen.claims.values().filter(move |claim| {
+fn unused(seen: &Observation, users: &Users) -> impl Iterator<Item = Arc<ResourceClaim>> {
+    let free = seen.claims.values().filter(|claim| {
         let status = claim.status.as_ref();
         let reserved = status
             .is_some_and(|status| status.reserved_for.as_ref().is_some_and(|all| !all.is_empty()));

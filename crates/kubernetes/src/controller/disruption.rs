@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::observation::{Key, Observation, created, is_over, key, node_of};
+use super::selecting::holds;
 
 /// After its grace a pod is expected to be gone for so long.
 const OVERDUE_MS: u64 = 60_000;
@@ -70,18 +71,7 @@ fn matches(selector: &LabelSelector, pod: &Pod) -> bool {
     let equal = selector.match_labels.iter().flatten();
     let mut asked = selector.match_expressions.iter().flatten();
     equal.into_iter().all(|(key, value)| label(key) == Some(value))
-        && asked.all(|one| holds(one, label(&one.key)))
-}
-
-fn holds(asked: &LabelSelectorRequirement, value: Option<&String>) -> bool {
-    let listed = value.is_some_and(|value| asked.values.iter().flatten().any(|one| one == value));
-    match asked.operator.as_str() {
-        "In" => listed,
-        "NotIn" => !listed,
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        _ => false,
-    }
+        && asked.all(|one| holds(&one.operator, &one.values, label(&one.key)))
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
-    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
+    Node, NodeSelector, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
 };
 use model::NodeSet;
+
+use super::selecting::holds;
 
 /// The nodes of a moment, and which of them will do for a pod that has no wishes of its own.
 pub(super) struct Eligible<'a> {
@@ -118,24 +120,8 @@ fn term_holds(term: &NodeSelectorTerm, node: &Node) -> bool {
     let label =
         |key: &str| node.metadata.labels.as_ref().and_then(|labels| labels.get(key).cloned());
     let field = |key: &str| node.metadata.name.clone().filter(|_| key == "metadata.name");
-    expressions.into_iter().all(|one| holds(one, label(&one.key)))
-        && fields.into_iter().all(|one| holds(one, field(&one.key)))
-}
-
-fn holds(asked: &NodeSelectorRequirement, value: Option<String>) -> bool {
-    let listed = |value: &String| asked.values.iter().flatten().any(|one| one == value);
-    let number = |text: &String| text.parse::<i64>().ok();
-    let bound = asked.values.iter().flatten().next().and_then(number);
-    let value_number = value.as_ref().and_then(number);
-    match asked.operator.as_str() {
-        "In" => value.as_ref().is_some_and(listed),
-        "NotIn" => !value.as_ref().is_some_and(listed),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => value_number.zip(bound).is_some_and(|(value, bound)| value > bound),
-        "Lt" => value_number.zip(bound).is_some_and(|(value, bound)| value < bound),
-        _ => false,
-    }
+    expressions.into_iter().all(|one| holds(&one.operator, &one.values, label(&one.key).as_ref()))
+        && fields.into_iter().all(|one| holds(&one.operator, &one.values, field(&one.key).as_ref()))
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::Pod;
 use super::observation::{Observation, is_gated, is_over, node_of};
 use crate::dialect::classes::ClassNames;
 use crate::dialect::resources;
-use crate::names;
 
 /// What such a pod is told.
 pub(super) const WHY: &str =
@@ -26,7 +25,7 @@ pub(super) fn pods(seen: &Observation) -> Vec<Arc<Pod>> {
         .collect();
     let is_missed = |pod: &&Arc<Pod>| {
         let waits = !is_over(pod) && node_of(pod).is_none() && !is_gated(pod);
-        waits && !is_ignored(pod) && asks_in_vain(pod, &classes, &offered)
+        waits && !resources::is_ignored(pod) && asks_in_vain(pod, &classes, &offered)
     };
     seen.pods.values().filter(is_missed).cloned().collect()
 }
@@ -39,17 +38,13 @@ fn asks_in_vain(pod: &Pod, classes: &ClassNames, offered: &BTreeSet<&str>) -> bo
         .any(|name| !offered.contains(name))
 }
 
-fn is_ignored(pod: &Pod) -> bool {
-    let label = pod.metadata.labels.iter().flatten().find(|(key, _)| *key == names::WEBHOOK_LABEL);
-    label.is_some_and(|(_, value)| value == names::IGNORE)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::super::observation::key;
     use super::*;
+    use crate::names;
     use crate::share::GpuShare;
 
     fn told(pod: Value, allocatable: Value) -> usize {

@@ -1,7 +1,7 @@
 //! The controller: observe, decide, write, observe anew.
 //!
 //! `watching` observes, `book` is what is known, `observation` one moment of it; `world` turns that into the engine's terms (`fleet`: cards, `host`: CPU and memory,
-//! `held`, `holder`: who has what, `ask`: who wants what, `stage`: how far each pod has come, `gang`: who starts with whom, `disruption`: who may be asked to leave, `eligible`: which nodes will do,
+//! `held`, `holder`: who has what, `ask`: who wants what, `stage`: how far each pod has come, `gang`: who starts with whom, `disruption`: who may be asked to leave, `eligible`: which nodes will do, `selecting`: by what expressions,
 //! `tried`: from which pods were handed back); `decide` is one cycle; `allocation` is what a claim is given; `templates` are those of asks
 //! by resource names, `missed` the pods that have come in untranslated, `prospect` is what could be given to whom if all were idle;
 //! `act` and `tell` write, in the terms that `leader` wins. All but `watching`, `act`, `tell`, `leader`, the end of `templates` and this file are pure.
@@ -23,6 +23,7 @@ mod missed;
 pub mod observation;
 pub(crate) mod prospect;
 pub mod question;
+mod selecting;
 mod stage;
 mod tell;
 pub mod templates;

@@ -39,6 +39,8 @@ pub(super) struct World {
     pub(super) machines: Machines,
     /// The fleet with all who hold and all who wait.
     pub(super) snapshot: Snapshot,
+    /// Who uses which claim.
+    pub(super) users: Users,
     /// Who waits, by the snapshot's numbers.
     pub(super) waiting: BTreeMap<WorkloadId, Waiting>,
     /// Who holds, by the snapshot's numbers.
@@ -145,7 +147,7 @@ impl World {
         for ((_, _, entry), id) in entries.into_iter().zip((0..).map(WorkloadId)) {
             world.enter(id, entry, &rules);
         }
-        world
+        Self { users, ..world }
     }
 
     /// Who waits, gangs together; who waits for nothing more, or in vain, is noted.

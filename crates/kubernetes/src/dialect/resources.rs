@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::ask::{Ask, Each, MEMORY_MAX_MIB, Profile};
@@ -250,4 +250,10 @@ fn doubts(container: &Container, ask: &Ask) -> Vec<String> {
         doubts.push(format!("container {name} is privileged: it can reach all GPUs of its node, whatever it is given"));
     }
     doubts
+}
+
+/// Whether a pod's label says that we are to leave it as it is.
+pub fn is_ignored(pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    labels.and_then(|all| all.get(names::WEBHOOK_LABEL)).is_some_and(|it| it == names::IGNORE)
 }

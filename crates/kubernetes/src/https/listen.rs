@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,16 @@ pub(crate) trait Door: Send + Sync + 'static {
         request: Request<Incoming>,
         caller: Caller,
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+}
+
+/// Takes an address.
+///
+/// # Errors
+/// It cannot be had, with the way out.
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+    TcpListener::bind(address).await.map_err(|error| {
+        format!("cannot listen on {address}: {error}; name another address by --listen")
+    })
 }
 
 /// Serves until `end` comes, and a little longer.

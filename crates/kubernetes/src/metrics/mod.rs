@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::Client;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use self::agents::Agents;
@@ -55,10 +54,8 @@ pub async fn run(
     options: Options,
     end: impl Future<Output = ()>,
 ) -> Result<(), String> {
-    let Options { namespace, service, also_named, listen, agents, token, every, say } = options;
-    let listener = TcpListener::bind(listen).await.map_err(|error| {
-        format!("cannot listen on {listen}: {error}; name another address by --listen")
-    })?;
+    let listener = listen::bind(options.listen).await?;
+    let Options { namespace, service, also_named, agents, token, every, say, .. } = options;
     let (keys, of_keys) = watch::channel(None);
     let (front, of_front) = watch::channel(Front::default());
     let book = Arc::new(Mutex::new(Book::default()));

@@ -11,7 +11,6 @@ use super::claims::{Claims, Read};
 use super::known::Seen;
 use crate::dialect::resources::Asking;
 use crate::dialect::{pod, resources};
-use crate::names;
 
 /// Claims of a pod that are looked at.
 const CLAIMS_MAX: usize = 32;
@@ -33,7 +32,7 @@ pub(super) async fn to_pod(
     let Some(spec) = read.spec.as_ref().filter(|spec| spec.node_name.is_none()) else {
         return response;
     };
-    if is_ignored(&read) {
+    if resources::is_ignored(&read) {
         return response;
     }
     let namespace = request.namespace.as_deref().unwrap_or_default();
@@ -135,11 +134,6 @@ fn unused<'a>(spec: &'a PodSpec, named: &'a [(String, Read)]) -> impl Iterator<I
     named.iter().filter(move |(name, _)| !used(name)).map(|(name, _)| {
         format!("no container has claim {name} in its resources.claims: none will see its devices")
     })
-}
-
-fn is_ignored(pod: &Pod) -> bool {
-    let labels = pod.metadata.labels.as_ref();
-    labels.and_then(|all| all.get(names::WEBHOOK_LABEL)).is_some_and(|it| it == names::IGNORE)
 }
 
 fn cut(text: &str) -> String {

@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use kube::Client;
 use model::Policy;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use self::claims::Cluster;
@@ -50,10 +49,7 @@ pub async fn run(
     options: Options,
     end: impl Future<Output = ()>,
 ) -> Result<(), String> {
-    let listen = options.listen;
-    let listener = TcpListener::bind(listen).await.map_err(|error| {
-        format!("cannot listen on {listen}: {error}; name another address by --listen")
-    })?;
+    let listener = listen::bind(options.listen).await?;
     let (known, watches) = Known::watch(&client);
     let (keys, current) = watch::channel(None);
     let Options { namespace, service, configuration, also_named, policy, say, .. } = options;

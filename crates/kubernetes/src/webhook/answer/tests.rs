@@ -12,6 +12,7 @@ use serde_json::json;
 use super::*;
 use crate::controller::prospect::Prospect;
 use crate::dialect::classes::ClassNames;
+use crate::names;
 use crate::share::GpuShare;
 
 /// Claims in memory.
