@@ -78,7 +78,7 @@ fn main() -> ExitCode {
         ["bless"] => bless::run(),
         [
             "reproduce" | "compare" | "ablate" | "churn" | "mig" | "speed" | "limiter"
-            | "slurm-arrays",
+            | "slurm-arrays" | "kubernetes-bind",
             ..,
         ] if cfg!(debug_assertions) => shell::again_in_release(&args),
         ["gpu-test", rest @ ..]

@@ -6,13 +6,17 @@ mod live;
 use std::path::Path;
 use std::process::Stdio;
 
+use fake_machine::Machine;
+use kubernetes::names;
 use kubernetes_lab::hotpot::CLASS;
 use kubernetes_lab::{Cluster, Options};
 use live::client::{self, ESCAPES, IMAGE, MACHINE, TAKES_ALL, edits, traces, until_said, value};
 use live::{Folder, Running, built, controller, template};
 
 /// Starts the agent on a node as its service would.
-fn agent(cluster: &Cluster, node: &str) -> Running {
+///
+/// * `more` — more options of it.
+fn agent(cluster: &Cluster, node: &str, more: &[&str]) -> Running {
     let extra = cluster.folder().join("etc/extra.json");
     std::fs::write(&extra, format!("{{\"containerEdits\": {}}}", edits())).unwrap();
     let log =
@@ -29,7 +33,7 @@ fn agent(cluster: &Cluster, node: &str) -> Running {
             "--extra",
         ])
         .arg(extra);
-    command.args(["--runtime", "/run/containerd/containerd.sock"]);
+    command.args(["--runtime", "/run/containerd/containerd.sock"]).args(more);
     command.env("HOTPOT_FAKE_MACHINE", MACHINE);
     command.env("HOTPOT_NVML", "/run/nvidia/driver/lib/libnvidia-ml.so.1");
     Running(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
@@ -55,7 +59,7 @@ fn two_pods_on_one_card_are_each_held_to_their_share_and_leave_no_trace() {
     let cluster = Cluster::up(&folder.0, &Options { gpus: 1, ..Options::default() }).unwrap();
     cluster.import(&client::image()).unwrap();
     cluster.apply(CLASS).unwrap();
-    let _agent = agent(&cluster, "n1");
+    let _agent = agent(&cluster, "n1", &[]);
     let _controller = controller(&cluster);
     let amounts = "{memory: 10Gi, compute: 300m}";
     cluster
@@ -89,7 +93,7 @@ fn three_pods_take_turns_on_two_cards_by_the_manifest_that_means_it() {
     let cluster = Cluster::up(&folder.0, &Options { gpus: 2, ..Options::default() }).unwrap();
     cluster.import(&client::image()).unwrap();
     cluster.apply(CLASS).unwrap();
-    let _agent = agent(&cluster, "n1");
+    let _agent = agent(&cluster, "n1", &[]);
     let _controller = controller(&cluster);
     let example =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/kubernetes/taking-turns.yaml");
@@ -99,7 +103,7 @@ fn three_pods_take_turns_on_two_cards_by_the_manifest_that_means_it() {
     assert!(example.contains(image) && example.contains(does));
     let example = example
         .replace(image, &format!("{IMAGE}\n          imagePullPolicy: Never"))
-        .replace(does, "client gpu-client about; echo | client gpu-client idle; echo cards $CUDA_VISIBLE_DEVICES; echo over; sleep 600");
+        .replace(does, "client gpu-client about; echo | client gpu-client idle; echo cards $CUDA_VISIBLE_DEVICES; echo over; trap exit TERM; sleep 600 & wait");
     cluster.apply(&example).unwrap();
     let running = |it: &Cluster| {
         let words = [
@@ -127,4 +131,60 @@ fn three_pods_take_turns_on_two_cards_by_the_manifest_that_means_it() {
     cluster.kubectl(&["delete", "deployment", "taking-turns"]).unwrap();
     let gone = |it: &Cluster| traces(it, "n1").is_empty().then_some(());
     cluster.until("no trace", gone).unwrap();
+}
+
+/// The pods of a deployment that run, each with the device that its claim holds.
+fn seated(cluster: &Cluster) -> Option<Vec<(String, String)>> {
+    let path = "jsonpath={range .items[*]}{.status.reservedFor[0].name}={.status.allocation.devices.results[0].device} {end}";
+    let seats = cluster.kubectl(&["get", "resourceclaims", "-o", path]).ok()?;
+    let running = [
+        "get",
+        "pods",
+        "--field-selector=status.phase=Running",
+        "-o",
+        "jsonpath={range .items[*]}{.metadata.name} {end}",
+    ];
+    let running = cluster.kubectl(&running).ok()?;
+    let seat = |pod: &str| {
+        let found = seats.split_whitespace().filter_map(|seat| seat.split_once('='));
+        found.into_iter().find(|(name, _)| *name == pod).map(|(_, device)| device.to_owned())
+    };
+    running.split_whitespace().map(|pod| Some((pod.to_owned(), seat(pod)?))).collect()
+}
+
+#[test]
+fn a_pod_leaves_a_card_that_is_lost_and_goes_on_at_another() {
+    let test = "a_pod_leaves_a_card_that_is_lost_and_goes_on_at_another";
+    if !kubernetes_lab::can_be_had(test) {
+        return;
+    }
+    let folder = Folder::new("lost");
+    let cluster = Cluster::up(&folder.0, &Options { gpus: 2, ..Options::default() }).unwrap();
+    cluster.import(&client::image()).unwrap();
+    cluster.apply(CLASS).unwrap();
+    let _agent = agent(&cluster, "n1", &["--evict"]);
+    let _controller = controller(&cluster);
+    let one = format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: stays}}\nspec:\n  selector: {{matchLabels: {{app: stays}}}}\n  template:\n    \
+         metadata: {{labels: {{app: stays}}}}\n    spec:\n      schedulingGates: [{{name: hotpot.dev/placement}}]\n      \
+         resourceClaims: [{{name: gpu, resourceClaimTemplateName: ten}}]\n      terminationGracePeriodSeconds: 1\n      containers:\n      \
+         - {{name: main, image: {IMAGE}, imagePullPolicy: Never, command: [sleep, \"600\"], resources: {{claims: [{{name: gpu}}]}}}}\n"
+    );
+    cluster.apply(&(template("ten", "{memory: 10Gi}") + &one)).unwrap();
+    let seat = |it: &Cluster| seated(it)?.pop();
+    let (first, lost) = cluster.until("a pod that runs", seat).unwrap();
+    let machine = Machine::open(cluster.machine("n1")).unwrap();
+    let is_lost = |at: &u32| names::card(&machine.read().gpu(*at).unwrap().uuid) == lost;
+    let at = (0..2).find(is_lost).unwrap();
+    machine
+        .edit(|state| {
+            state.gpu_mut(at)?.lost = true;
+            Ok(())
+        })
+        .unwrap();
+    let elsewhere =
+        |it: &Cluster| seat(it).filter(|(pod, device)| *pod != first && *device != lost);
+    cluster.until("the pod's successor at the other card", elsewhere).unwrap();
+    let held = cluster.kubectl(&["get", "resourceclaims", "-o", "name"]).unwrap();
+    assert_eq!(held.lines().count(), 1, "the lost card's claim is gone: {held}");
 }

@@ -28,6 +28,15 @@ fn shares_of_a_card_are_bound_and_who_waits_is_told_why_until_there_is_room() {
     cluster.apply(&pod("late", TEN, "")).unwrap();
     assert_eq!(until_told(&cluster, "late"), "compute: asks 300/1000, free 100/1000");
     assert_eq!(node_of(&cluster, "late"), "");
+    // Room that is held for whoever has no devices any more is let go.
+    let nominated = "{\"status\": {\"nominatedNodeName\": \"n1\"}}";
+    let patch = ["patch", "pod", "late", "--subresource=status", "--type=merge", "-p", nominated];
+    cluster.kubectl(&patch).unwrap();
+    let path = "jsonpath={.status.nominatedNodeName}";
+    let is_let_go = |it: &Cluster| {
+        it.kubectl(&["get", "pod", "late", "-o", path]).ok().filter(String::is_empty)
+    };
+    cluster.until("the room let go", is_let_go).unwrap();
     cluster.kubectl(&["delete", "pod", "b", "--force", "--grace-period=0"]).unwrap();
     assert_eq!(until_bound(&cluster, "late"), "n1");
 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::decide::{Act, Given};
 use super::leader::Term;
+use super::observation::{is_gated, key, node_of_allocation};
 use crate::names;
 
 /// What the API server has answered to writes.
@@ -97,8 +98,14 @@ async fn give(hands: &Hands<'_>, (members, given): (&[Given], &[Arc<Pod>]), writ
             }
         }
     }
+    for Given { pod, claims } in members {
+        let node = claims.iter().find_map(|(_, allocation)| node_of_allocation(allocation));
+        if let Some(node) = node {
+            super::tell::seated(hands, pod, &node, written).await;
+        }
+    }
     let pods = members.iter().map(|member| &member.pod).chain(given);
-    for pod in pods.filter(|pod| super::observation::is_gated(pod)) {
+    for pod in pods.filter(|pod| is_gated(pod)) {
         open(hands.client, pod, written).await;
     }
 }
@@ -110,7 +117,7 @@ async fn evict(
     (by_ms, newcomer): (u64, &str),
     written: &mut Written,
 ) {
-    let (namespace, name) = super::observation::key(&pod.metadata);
+    let (namespace, name) = key(&pod.metadata);
     let left_ms = i64::try_from(by_ms).unwrap_or(i64::MAX) - Timestamp::now().as_millisecond();
     let own_s = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
     // Without any, the API server would forget a pod that still runs.
@@ -141,7 +148,7 @@ async fn evict(
 
 /// For whom a claim is reserved, the pod among them.
 fn reserved_for(claim: &ResourceClaim, pod: &Pod) -> Vec<Value> {
-    let (_, name) = super::observation::key(&pod.metadata);
+    let (_, name) = key(&pod.metadata);
     let known = claim.status.iter().flat_map(|status| status.reserved_for.iter().flatten());
     let known =
         known.filter(|one| Some(&one.uid) != pod.metadata.uid.as_ref()).map(|one| json!(one));
@@ -156,7 +163,7 @@ async fn write(
     written: &mut Written,
 ) -> bool {
     let meta = &claim.metadata;
-    let (namespace, name) = super::observation::key(meta);
+    let (namespace, name) = key(meta);
     let patch = json!({
         "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
         "status": status,
@@ -176,7 +183,7 @@ async fn write(
 
 /// Takes our gate off a pod; other gates stay.
 async fn open(client: &Client, pod: &Pod, written: &mut Written) {
-    let (namespace, name) = super::observation::key(&pod.metadata);
+    let (namespace, name) = key(&pod.metadata);
     let patch = json!({
         "metadata": {"uid": pod.metadata.uid},
         "spec": {"schedulingGates": [{"name": names::GATE, "$patch": "delete"}]},

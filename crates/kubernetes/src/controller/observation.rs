@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::resource::v1::{
-    DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice,
+    AllocationResult, DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -56,6 +56,11 @@ pub fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
+/// The node that the scheduler is to try first, and holds room on until then.
+pub fn nominated(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.nominated_node_name.as_deref().filter(|name| !name.is_empty())
+}
+
 /// Pods that use claims: those that name one and are not over, by the claims' keys.
 pub type Users = BTreeMap<Key, Vec<Arc<Pod>>>;
 
@@ -67,7 +72,12 @@ pub fn created(meta: &ObjectMeta) -> u64 {
 
 /// The node that a claim's devices of ours are of: its pool.
 pub fn node_of_claim(claim: &ResourceClaim) -> Option<String> {
-    let devices = claim.status.as_ref()?.allocation.as_ref()?.devices.as_ref()?;
+    node_of_allocation(claim.status.as_ref()?.allocation.as_ref()?)
+}
+
+/// The node of an allocation's devices of ours.
+pub fn node_of_allocation(allocation: &AllocationResult) -> Option<String> {
+    let devices = allocation.devices.as_ref()?;
     devices
         .results
         .iter()

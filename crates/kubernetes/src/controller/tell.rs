@@ -6,10 +6,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType};
 use kube::{Api, Resource};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::act::{Hands, Written};
 use super::decide::Why;
+use super::observation::{is_gated, key, nominated};
 
 /// The condition's type.
 pub(super) const CONDITION: &str = "hotpot.dev/Placed";
@@ -44,13 +45,19 @@ fn is_too_early(pod: &Pod, why: &Why, now: &Time) -> bool {
 /// Says why a pod waits: by its condition, which is kept true, and by an event if the reason is a new one.
 pub(super) async fn tell(hands: &Hands<'_>, pod: &Pod, why: &Why, written: &mut Written) {
     let now = Time(Timestamp::now());
-    if is_said(pod, why) || is_too_early(pod, why, &now) {
+    // What it had was taken back: no room is held for it any more.
+    let is_stale = is_gated(pod) && nominated(pod).is_some();
+    if !is_stale && (is_said(pod, why) || is_too_early(pod, why, &now)) {
         return;
     }
     let Why { reason, text } = why;
     let is_new = said(pod).and_then(|condition| condition.reason.as_deref()) != Some(*reason);
     let kind = if *reason == Why::WAITING { EventType::Normal } else { EventType::Warning };
-    condition(hands, pod, ("False", reason, text), written).await;
+    let mut status = json!({"conditions": [condition("False", reason, text)]});
+    if is_stale {
+        status["nominatedNodeName"] = Value::Null;
+    }
+    write(hands, pod, &status, written).await;
     if is_new {
         event(hands, pod, kind, (reason, text), written).await;
     }
@@ -61,27 +68,44 @@ pub(super) fn is_told_to_wait(pod: &Pod) -> bool {
     said(pod).is_some_and(|condition| condition.status == "False")
 }
 
+const GIVEN: &str = "its claims have been given devices";
+
 /// Says of a pod that has waited that it need not any more.
 pub(super) async fn settle(hands: &Hands<'_>, pod: &Pod, written: &mut Written) {
-    let text = "its claims have been given devices";
-    condition(hands, pod, ("True", "Given", text), written).await;
-    event(hands, pod, EventType::Normal, ("Given", text), written).await;
+    let status = json!({"conditions": [condition("True", "Given", GIVEN)]});
+    write(hands, pod, &status, written).await;
+    event(hands, pod, EventType::Normal, ("Given", GIVEN), written).await;
 }
 
-async fn condition(
-    hands: &Hands<'_>,
-    pod: &Pod,
-    (status, reason, text): (&str, &str, &str),
-    written: &mut Written,
-) {
-    let (namespace, name) = super::observation::key(&pod.metadata);
+/// Says on which node a pod has been given devices, and if it has waited, that it need not any more.
+///
+/// The scheduler tries that node first and keeps CPU and memory of it for the pod until it is bound, and need not write it itself, which with
+/// claims would be a second of the requests that its own limit counts (Kubernetes documentation, "Assigning Pods to Nodes", nominated node
+/// name).
+pub(super) async fn seated(hands: &Hands<'_>, pod: &Pod, node: &str, written: &mut Written) {
+    let has_waited = is_told_to_wait(pod);
+    if nominated(pod) == Some(node) && !has_waited {
+        return;
+    }
+    let mut status = json!({"nominatedNodeName": node});
+    if has_waited {
+        status["conditions"] = json!([condition("True", "Given", GIVEN)]);
+    }
+    write(hands, pod, &status, written).await;
+    if has_waited {
+        event(hands, pod, EventType::Normal, ("Given", GIVEN), written).await;
+    }
+}
+
+fn condition(status: &str, reason: &str, text: &str) -> Value {
     let now = Time(Timestamp::now());
-    let patch = json!({
-        "metadata": {"uid": pod.metadata.uid},
-        "status": {"conditions": [
-            {"type": CONDITION, "status": status, "reason": reason, "message": text, "lastTransitionTime": now},
-        ]},
-    });
+    json!({"type": CONDITION, "status": status, "reason": reason, "message": text, "lastTransitionTime": now})
+}
+
+/// Writes parts of a pod's status.
+async fn write(hands: &Hands<'_>, pod: &Pod, status: &Value, written: &mut Written) {
+    let (namespace, name) = key(&pod.metadata);
+    let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": status});
     let api: Api<Pod> = Api::namespaced(hands.client.clone(), &namespace);
     match api.patch_status(&name, &PatchParams::default(), &Patch::Strategic(patch)).await {
         Ok(pod) => written.pods.push(pod),
@@ -104,7 +128,7 @@ pub(super) async fn event(
         secondary: None,
     };
     if let Err(error) = hands.events.publish(&event, &pod.object_ref(&())).await {
-        let (namespace, name) = super::observation::key(&pod.metadata);
+        let (namespace, name) = key(&pod.metadata);
         written.went_wrong(&format!("event of pod {namespace}/{name}"), &error);
     }
 }

@@ -9,6 +9,7 @@ use node::backend::Enforcement;
 use node::driver::{Driver, DriverError};
 use node::inventory::Inventory;
 use tokio::sync::watch;
+use tokio::task::JoinError;
 
 use super::Notice;
 use super::devices::Offers;
@@ -63,7 +64,14 @@ impl Looker {
     }
 
     /// Looks every so often; what does not answer leaves what was seen before, with its age.
-    pub(super) async fn run(mut self, seen: watch::Sender<Seen>, every: Duration) {
+    ///
+    /// # Errors
+    /// A look has panicked: nothing more would be seen.
+    pub(super) async fn run(
+        mut self,
+        seen: watch::Sender<Seen>,
+        every: Duration,
+    ) -> Result<(), JoinError> {
         let mut silent = false;
         while !seen.is_closed() {
             tokio::time::sleep(every).await;
@@ -71,8 +79,7 @@ impl Looker {
                 let looked = self.look();
                 (self, looked)
             });
-            // Only a look that panicked gives no answer, and then nothing more is seen.
-            let Ok((again, looked)) = looked.await else { return };
+            let (again, looked) = looked.await?;
             self = again;
             match looked {
                 Ok(inventory) => {
@@ -89,5 +96,6 @@ impl Looker {
                 Err(_) => {}
             }
         }
+        Ok(())
     }
 }

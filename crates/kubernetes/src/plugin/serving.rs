@@ -78,9 +78,13 @@ pub async fn run(options: Options, client: kube::Client) -> Result<(), PluginErr
         }
         None => None,
     };
-    let publishing =
+    let mut publishing =
         tokio::spawn(publisher.run(opened.seen.subscribe(), Arc::clone(&shared.registered)));
-    let served = serve_opened(&options, opened, client, shared, stop).await;
+    // One of its tasks that dies takes the agent with it: whoever started it starts it anew.
+    let served = tokio::select! {
+        served = serve_opened(&options, opened, client, shared, stop) => served,
+        Err(gone) = &mut publishing => Err(gone.into()),
+    };
     publishing.abort();
     metrics.iter().for_each(JoinHandle::abort);
     mark.clear();
@@ -177,11 +181,12 @@ async fn serve_opened<C: Claims>(
     // Last: from here on the kubelet calls.
     let (door, listener) = Socket::listen(places.registration())?;
     let mut registration = tokio::spawn(registrar.serve(listener));
-    let looking = tokio::spawn(looker.run(seen, options.look_every));
+    let mut looking = tokio::spawn(looker.run(seen, options.look_every));
     let served = tokio::select! {
         () = stop => Ok(()),
         done = &mut plugin => done?.map_err(PluginError::from),
         done = &mut registration => done?.map_err(PluginError::Registration),
+        done = &mut looking => done?.map_err(PluginError::from),
     };
     // The kubelet turns to another plugin before this one is deaf.
     drop(door);
