@@ -51,3 +51,10 @@ pub fn instance(uuid: &str, profile: &str, start: u8) -> String {
 pub fn word(profile: &str) -> String {
     profile.replace('-', "-no-").replace(['.', '+'], "-")
 }
+
+/// A number that tells texts apart: FNV-1a, 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv).
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

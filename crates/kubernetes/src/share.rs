@@ -25,18 +25,15 @@ pub struct GpuShare {
     /// `exclusive`, `time-slice`, `mps`, `mig` or `memory-capped`: how the card is to be shared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sharing: Option<String>,
-    /// Device memory in MiB; the cap. Of an ask without the CUDA context, which comes on top; of what was given with it.
+    /// Device memory in MiB, without the CUDA context, which comes on top; only of an ask, as what was given is booked.
     #[serde(skip_serializing_if = "Option::is_none", rename = "memoryMiB")]
     pub memory_mib: Option<u64>,
-    /// Thousandths of the card's compute; 0 for no cap.
+    /// Thousandths of the card's compute; 0 for no cap; only of an ask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_milli: Option<u32>,
-    /// The MIG profile, as `1g.10gb`.
+    /// The MIG profile, as `1g.10gb`; only of an ask, as instances are devices of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// The first memory slice of the instance; only of what was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start: Option<u8>,
     /// `training`, `batch`, `service` or `interactive`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,

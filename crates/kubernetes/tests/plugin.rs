@@ -16,7 +16,7 @@ use kubernetes::plugin::proto::v1beta1;
 use kubernetes::plugin::proto::v1beta1::dra_plugin_client::DraPluginClient as Older;
 use model::Share;
 use node::machine::{Machine, MachineOptions};
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{NODE, Node, again, channel, mount, on_node, share, variable};
 
 #[test]
@@ -100,8 +100,8 @@ fn two_share_a_card_and_what_is_taken_is_refused() {
         assert!(!node.cdi_file(&three).exists());
         kubelet.unprepare("one", &one).await.unwrap();
         kubelet.prepare("three", &three).await.unwrap();
-        let whole =
-            node.claims.given("whole", &node.card(0), &share(json!({"sharing": "exclusive"})));
+        let exclusive = share(json!({"sharing": "exclusive"}));
+        let whole = node.claims.given("whole", &node.card(0), &Value::Null, &exclusive);
         let error = kubelet.prepare("whole", &whole).await.unwrap_err();
         assert!(error.contains("held by"), "{error}");
         plugin.end().await;
@@ -274,8 +274,8 @@ fn an_instance_is_made_where_its_device_says() {
             kubelet.unprepare(name, uid).await.unwrap();
         }
         assert!(node.simulated.read().gpu(0).unwrap().mig.current, "the next one may want it");
-        let whole =
-            node.claims.given("whole", &node.card(0), &share(json!({"sharing": "exclusive"})));
+        let exclusive = share(json!({"sharing": "exclusive"}));
+        let whole = node.claims.given("whole", &node.card(0), &Value::Null, &exclusive);
         kubelet.prepare("whole", &whole).await.unwrap();
         assert!(!node.simulated.read().gpu(0).unwrap().mig.current);
         plugin.end().await;
@@ -290,8 +290,9 @@ fn clients_of_mps_find_their_daemon_and_it_ends_with_the_last() {
         |node| async move {
             let plugin = node.plugin("p1").await;
             let mut kubelet = plugin.kubelet().await;
-            let given = share(json!({"sharing": "mps", "memoryMiB": 2048, "computeMilli": 300}));
-            let uid = node.claims.given("c", &node.card(0), &given);
+            let booked = json!({"memory": "2Gi", "compute": "300m"});
+            let given = share(json!({"sharing": "mps"}));
+            let uid = node.claims.given("c", &node.card(0), &booked, &given);
             kubelet.prepare("c", &uid).await.unwrap();
             let cdi = node.cdi(&uid);
             let pipes = variable(&cdi, "CUDA_MPS_PIPE_DIRECTORY").unwrap();

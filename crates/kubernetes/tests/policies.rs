@@ -100,7 +100,7 @@ const READING: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRo
     [{kind: ServiceAccount, namespace: hotpot, name: hotpot-controller}, {kind: ServiceAccount, namespace: hotpot, name: hotpot-agent}, \
     {kind: ServiceAccount, namespace: hotpot, name: hotpot-webhook}]\n---\n";
 const RESERVED: &str =
-    r#"{"status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "1"}]}}"#;
+    r#"{"status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "UID"}]}}"#;
 const FREE: &str = r#"{"status": {"allocation": null, "reservedFor": null}}"#;
 const READY: &str = r#"{"status": {"devices": [{"driver": "gpu.hotpot.dev", "pool": "n1", "device": "gpu-n1",
     "conditions": [{"type": "Ready", "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}]}}"#;
@@ -179,6 +179,13 @@ fn devices_are_given_by_the_controller_in_its_term_alone() {
     let alone = Some("are given by hotpot's controller alone");
     let unsaid = Some("carries the number of its term, and this does not");
     let agent = Some("is said by the agent of their node alone");
+    // Whom a claim is reserved for and is not there, the controller manager strikes out.
+    let account = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default}\n";
+    let _made_by_the_controllers = cluster.apply(account);
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulingGates: [{name: other}], containers: [{name: main, image: none}]}\n";
+    cluster.apply(pod).unwrap();
+    let uid = cluster.kubectl(&["get", "pod", "p", "-o", "jsonpath={.metadata.uid}"]).unwrap();
+    let mut is_held = false;
     for (who, status, wanted) in [
         (Who::Admin, ours(Some(3)), alone),
         (Who::Scheduler, ours(Some(3)), alone),
@@ -199,7 +206,16 @@ fn devices_are_given_by_the_controller_in_its_term_alone() {
         (controller, ours(Some(4)), None),
         (controller, FREE.to_owned(), None),
     ] {
-        check(patch(&cluster, who, "ours", &status), wanted, &format!("{who:?}: {status}"));
+        let written = status.replace("UID", &uid);
+        check(patch(&cluster, who, "ours", &written), wanted, &format!("{who:?}: {status}"));
+        is_held = match wanted {
+            None if status == RESERVED => true,
+            None if status == FREE => false,
+            _ => is_held,
+        };
+        let delete = ["delete", "resourceclaim", "ours", "--dry-run=server"];
+        let wanted = is_held.then_some("hold devices of gpu.hotpot.dev by this claim: p; delete");
+        check(kubectl(&cluster, Who::Admin, &delete, ""), wanted, "deletes the claim");
     }
     // Claims of other drivers are none of our business, whatever has become of our Lease.
     cluster.kubectl(&["-n", NAMESPACE, "delete", "lease", "hotpot-controller"]).unwrap();
@@ -319,6 +335,13 @@ fn the_controller_opens_gates_of_pods_and_changes_nothing_else_of_them() {
         (r#"{"spec": {"nodeSelector": {"a": "b"}}}"#, false, nothing),
         (r#"{"spec": {"schedulingGates": [{"name": "other", "$patch": "delete"}]}}"#, false, gates),
         (r#"{"status": {"phase": "Succeeded"}}"#, true, placed),
+        (r#"{"status": {"podIPs": [{"ip": "10.0.0.1"}]}}"#, true, placed),
+        (
+            r#"{"status": {"conditions": [{"type": "PodScheduled", "$patch": "delete"}]}}"#,
+            true,
+            placed,
+        ),
+        (r#"{"status": {"nominatedNodeName": "n1"}}"#, true, None),
         (r#"{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}"#, true, placed),
         (
             r#"{"status": {"conditions": [{"type": "hotpot.dev/Placed", "status": "False", "reason": "Waiting"}]}}"#,

@@ -13,7 +13,7 @@ use kube::runtime::events::{EventType, Recorder};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::decide::{Act, Given};
+use super::decide::{Act, Given, Seated};
 use super::leader::Term;
 use super::observation::{is_gated, key, node_of_allocation};
 use crate::names;
@@ -29,13 +29,16 @@ pub(super) struct Written {
     pub(super) templates: Vec<ResourceClaimTemplate>,
     /// What went wrong.
     pub(super) errors: Vec<String>,
+    /// Of some write it is not known whether it was done.
+    pub(super) is_unknown: bool,
 }
 
 impl Written {
-    /// Of a write to which no answer has come.
-    pub(super) fn unanswered(after: Duration) -> Self {
-        let why = format!("the API server has not answered a write within {} s", after.as_secs());
-        Self { errors: vec![why], ..Self::default() }
+    /// Notes that answers are missing still.
+    pub(super) fn give_up(&mut self, after: Duration) {
+        self.errors
+            .push(format!("the API server has not answered writes within {} s", after.as_secs()));
+        self.is_unknown = true;
     }
 
     /// Notes what went wrong; that somebody was faster, that the object is gone, or that a budget allows no disruption now is
@@ -43,6 +46,7 @@ impl Written {
     pub(super) fn went_wrong(&mut self, what: &str, error: &kube::Error) {
         let kube::Error::Api(status) = error else {
             self.errors.push(format!("{what}: {error}"));
+            self.is_unknown = true;
             return;
         };
         let is_ordinary = [404, 409, 429].contains(&status.code);
@@ -63,32 +67,32 @@ pub(super) struct Hands<'a> {
 }
 
 /// Carries out one act, if the term is not over.
-pub(super) async fn carry_out(hands: &Hands<'_>, act: &Act) -> Written {
-    let mut written = Written::default();
+///
+/// * `written` — gets each answer as it comes; what has come by then counts if the rest is given up.
+pub(super) async fn carry_out(hands: &Hands<'_>, act: &Act, written: &mut Written) {
     if !hands.term.holds() {
-        return written;
+        return;
     }
     match act {
-        Act::Give { members, given } => give(hands, (members, given), &mut written).await,
-        Act::Open { pod } => open(hands.client, pod, &mut written).await,
+        Act::Give { members, given } => give(hands, (members, given), written).await,
+        Act::Open(Seated { pod, node }) => open(hands, pod, node.as_deref(), written).await,
         Act::TakeBack { claim } => {
             // Without an allocation nobody can be named for whom it is reserved.
             let nothing = json!({"allocation": null, "reservedFor": null});
-            let _taken = write(hands.client, claim, &nothing, &mut written).await;
+            let _taken = write(hands.client, claim, &nothing, written).await;
         }
         Act::Evict { pod, by_ms, newcomer } => {
-            evict(hands, pod, (*by_ms, newcomer), &mut written).await;
+            evict(hands, pod, (*by_ms, newcomer), written).await;
         }
         Act::Template(change) => {
-            super::templates::carry_out(hands.client, change, &mut written).await;
+            super::templates::carry_out(hands.client, change, written).await;
         }
-        Act::Settle { pod } => super::tell::settle(hands, pod, &mut written).await,
-        Act::Tell { pod, why } => super::tell::tell(hands, pod, why, &mut written).await,
+        Act::Settle { pod } => super::tell::given(hands, pod, None, written).await,
+        Act::Tell { pod, why } => super::tell::tell(hands, pod, why, written).await,
     }
-    written
 }
 
-async fn give(hands: &Hands<'_>, (members, given): (&[Given], &[Arc<Pod>]), written: &mut Written) {
+async fn give(hands: &Hands<'_>, (members, given): (&[Given], &[Seated]), written: &mut Written) {
     for Given { pod, claims } in members {
         for (claim, allocation) in claims {
             // The scheduler need not write again what says for which pod it is.
@@ -100,13 +104,10 @@ async fn give(hands: &Hands<'_>, (members, given): (&[Given], &[Arc<Pod>]), writ
     }
     for Given { pod, claims } in members {
         let node = claims.iter().find_map(|(_, allocation)| node_of_allocation(allocation));
-        if let Some(node) = node {
-            super::tell::seated(hands, pod, &node, written).await;
-        }
+        open(hands, pod, node.as_deref(), written).await;
     }
-    let pods = members.iter().map(|member| &member.pod).chain(given);
-    for pod in pods.filter(|pod| is_gated(pod)) {
-        open(hands.client, pod, written).await;
+    for Seated { pod, node } in given {
+        open(hands, pod, node.as_deref(), written).await;
     }
 }
 
@@ -181,14 +182,18 @@ async fn write(
     }
 }
 
-/// Takes our gate off a pod; other gates stay.
-async fn open(client: &Client, pod: &Pod, written: &mut Written) {
+/// Says where a pod's devices are, and takes our gate off it if it has one; other gates stay.
+async fn open(hands: &Hands<'_>, pod: &Pod, node: Option<&str>, written: &mut Written) {
+    super::tell::given(hands, pod, node, written).await;
+    if !is_gated(pod) {
+        return;
+    }
     let (namespace, name) = key(&pod.metadata);
     let patch = json!({
         "metadata": {"uid": pod.metadata.uid},
         "spec": {"schedulingGates": [{"name": names::GATE, "$patch": "delete"}]},
     });
-    let api: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let api: Api<Pod> = Api::namespaced(hands.client.clone(), &namespace);
     match api.patch(&name, &PatchParams::default(), &Patch::Strategic(patch)).await {
         Ok(pod) => written.pods.push(pod),
         Err(error) => written.went_wrong(&format!("pod {namespace}/{name}"), &error),

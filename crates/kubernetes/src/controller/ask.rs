@@ -110,10 +110,8 @@ fn own_share(claim: &ResourceClaim, request: &str) -> Result<GpuShare, String> {
     let Some(opaque) = share::configured(request, configs) else { return Ok(GpuShare::new()) };
     let share = GpuShare::deserialize(&opaque.parameters.0);
     let share = share.map_err(|error| format!("request {request}: GpuShare: {error}"))?;
-    if share.start.is_some() || share.epoch.is_some() {
-        return Err(format!(
-            "request {request}: GpuShare: start and epoch are not for claims to say"
-        ));
+    if share.epoch.is_some() {
+        return Err(format!("request {request}: GpuShare: epoch is not for claims to say"));
     }
     Ok(share)
 }
@@ -371,7 +369,7 @@ mod tests {
             (json!({"deviceClassName": "gpu"}), share(json!({"sharing": "magic"})), "`magic`"),
             (
                 json!({"deviceClassName": "gpu"}),
-                share(json!({"start": 3})),
+                share(json!({"epoch": 3})),
                 "not for claims to say",
             ),
             (json!({"deviceClassName": "gpu"}), share(json!({"memory": 3})), "unknown field"),

@@ -31,7 +31,36 @@ impl<T> Default for Kept<T> {
     }
 }
 
-impl<T: Resource> Kept<T> {
+/// What is not kept of objects: memory must not grow with what users write and nobody here reads.
+pub(super) trait Slim: Resource {
+    /// Lets go of it.
+    fn slim(&mut self) {}
+}
+
+impl Slim for Node {
+    fn slim(&mut self) {
+        self.status.iter_mut().for_each(|status| status.images = None);
+    }
+}
+
+impl Slim for Pod {
+    fn slim(&mut self) {
+        let Some(spec) = &mut self.spec else { return };
+        spec.volumes = None;
+        let first = spec.init_containers.iter_mut().flatten();
+        for container in first.chain(&mut spec.containers) {
+            (container.env, container.command, container.args) = (None, None, None);
+        }
+    }
+}
+
+impl Slim for ResourceClaim {}
+impl Slim for ResourceClaimTemplate {}
+impl Slim for ResourceSlice {}
+impl Slim for DeviceClass {}
+impl Slim for PodDisruptionBudget {}
+
+impl<T: Slim> Kept<T> {
     /// Takes what a watch says.
     pub(super) fn take(&mut self, event: Event<T>) {
         match event {
@@ -41,7 +70,14 @@ impl<T: Resource> Kept<T> {
                 self.coming.get_or_insert_default().insert(key(object.meta()), object);
             }
             Event::InitDone => {
-                self.all = self.coming.take().unwrap_or_default();
+                // Of what was answered to our own writes meanwhile the list may have older versions.
+                let before =
+                    std::mem::replace(&mut self.all, self.coming.take().unwrap_or_default());
+                for (key, known) in before {
+                    if let Some(listed) = self.all.get_mut(&key) {
+                        *listed = newest(&known, listed);
+                    }
+                }
                 (self.is_whole, self.has_changed) = (true, true);
             }
             Event::Apply(object) => self.put(object),
@@ -74,18 +110,24 @@ impl<T: Resource> Kept<T> {
 
     /// The object, or the one that is known if that is newer.
     fn newer(&self, mut object: T) -> Arc<T> {
-        object.meta_mut().managed_fields = None;
-        let known =
-            self.all.get(&key(object.meta())).filter(|known| known.meta().uid == object.meta().uid);
-        match known {
-            Some(known) if version(known.as_ref()) > version(&object) => Arc::clone(known),
-            _ => Arc::new(object),
-        }
+        let meta = object.meta_mut();
+        (meta.managed_fields, meta.annotations) = (None, None);
+        object.slim();
+        let object = Arc::new(object);
+        let known = self.all.get(&key(object.meta()));
+        known.map_or_else(|| Arc::clone(&object), |known| newest(known, &object))
     }
 
     fn values(&self) -> Vec<Arc<T>> {
         self.all.values().cloned().collect()
     }
+}
+
+/// What is known of an object, unless the other one is newer or another object.
+fn newest<T: Resource>(known: &Arc<T>, object: &Arc<T>) -> Arc<T> {
+    let is_same = known.meta().uid == object.meta().uid;
+    let is_older = is_same && version(object.as_ref()) < version(known.as_ref());
+    Arc::clone(if is_older { known } else { object })
 }
 
 /// Versions of one kind can be compared as numbers (Kubernetes API concepts, "Resource versions"); what is none is the oldest.
@@ -149,5 +191,52 @@ impl Book {
             budgets: self.budgets.values(),
             templates: self.templates.all.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(version: &str, node: &str) -> Pod {
+        let meta = json!({
+            "name": "p", "uid": "1", "resourceVersion": version, "annotations": {"much": "x".repeat(1000)},
+        });
+        let container = json!({"name": "main", "env": [{"name": "A", "value": "b"}]});
+        let pod = json!({"metadata": meta, "spec": {"nodeName": node, "containers": [container]}});
+        serde_json::from_value(pod).unwrap()
+    }
+
+    fn node(kept: &Kept<Pod>) -> Option<&str> {
+        let (_, pod) = kept.all.first_key_value()?;
+        pod.spec.as_ref()?.node_name.as_deref()
+    }
+
+    #[test]
+    fn what_was_answered_while_a_list_came_is_not_forgotten() {
+        let mut kept = Kept::default();
+        kept.take(Event::Init);
+        kept.take(Event::InitApply(pod("5", "old")));
+        kept.put(pod("7", "new"));
+        kept.take(Event::InitDone);
+        assert_eq!(node(&kept), Some("new"));
+        kept.take(Event::Init);
+        kept.take(Event::InitApply(pod("9", "newest")));
+        kept.take(Event::InitDone);
+        assert_eq!(node(&kept), Some("newest"));
+        kept.take(Event::Init);
+        kept.take(Event::InitDone);
+        assert_eq!(node(&kept), None, "what is not listed is gone");
+    }
+
+    #[test]
+    fn what_users_write_and_nobody_reads_is_not_kept() {
+        let mut kept = Kept::default();
+        kept.put(pod("1", "n1"));
+        let (_, pod) = kept.all.first_key_value().unwrap();
+        assert_eq!(pod.metadata.annotations, None);
+        assert_eq!(pod.spec.as_ref().unwrap().containers[0].env, None);
     }
 }

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use model::{Action, Reason, Refusal, Seat, WorkloadId};
 
 use super::allocation::{self, Stamp};
-use super::observation::{Observation, Users, key};
+use super::observation::{Observation, Users, key, node_of_claim};
 use super::templates::{self, Change};
 use super::tried::Tried;
 use super::world::World;
@@ -22,13 +22,10 @@ pub enum Act {
         /// The pods.
         members: Vec<Given>,
         /// Pods of their gang that have theirs already.
-        given: Vec<Arc<Pod>>,
+        given: Vec<Seated>,
     },
     /// Open the gate of a pod whose claims have been given devices.
-    Open {
-        /// The pod.
-        pod: Arc<Pod>,
-    },
+    Open(Seated),
     /// Take back what nobody uses any more.
     TakeBack {
         /// The claim.
@@ -59,6 +56,15 @@ pub enum Act {
     },
 }
 
+/// A pod whose claims have been given devices.
+#[derive(Clone, Debug)]
+pub struct Seated {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// The node of its devices.
+    pub node: Option<String>,
+}
+
 /// What a pod is given.
 #[derive(Clone, Debug)]
 pub struct Given {
@@ -66,6 +72,13 @@ pub struct Given {
     pub pod: Arc<Pod>,
     /// Its claims with what each is given.
     pub claims: Vec<(Arc<ResourceClaim>, AllocationResult)>,
+}
+
+impl Seated {
+    fn of(seen: &Observation, pod: &Arc<Pod>) -> Self {
+        let mut claims = seen.claims_of(pod).into_iter().flatten();
+        Self { pod: Arc::clone(pod), node: claims.find_map(|claim| node_of_claim(claim)) }
+    }
 }
 
 /// Why a pod waits.
@@ -80,10 +93,12 @@ pub struct Why {
 impl Why {
     /// It fits on some card, but not now.
     pub const WAITING: &str = "Waiting";
+    /// It asks for what hotpot does not give, or has come in without being translated.
+    pub const UNFIT: &str = "NotSupported";
 
     /// It asks for what cannot be granted.
     pub fn unfit(text: &str) -> Self {
-        Self { reason: "NotSupported", text: text.to_owned() }
+        Self { reason: Self::UNFIT, text: text.to_owned() }
     }
 
     /// It might start later.
@@ -128,7 +143,7 @@ fn moment(ms: u64) -> String {
 /// What a cycle came to.
 #[derive(Debug, Default)]
 pub struct Decided {
-    /// What to write, in order.
+    /// What to write, in any order.
     pub acts: Vec<Act>,
     /// What is wrong with the book or the plan, for whoever runs the controller.
     pub alarms: Vec<String>,
@@ -162,7 +177,7 @@ pub fn decide(
     for step in &plan.steps {
         match &step.action {
             Action::Place { workload, seats } => {
-                match give(&world, *workload, seats, stamp, &mut share_id) {
+                match give((seen, &world), *workload, seats, stamp, &mut share_id) {
                     Ok((act, chosen)) => {
                         chosen.iter().for_each(|(uid, node)| tried.note(uid, node, now_ms));
                         decided.acts.push(act);
@@ -189,7 +204,7 @@ pub fn decide(
 impl Decided {
     /// What follows from the world by itself.
     fn without_plan(&mut self, seen: &Observation, world: &World) {
-        self.acts.extend(world.ready.iter().map(|pod| Act::Open { pod: Arc::clone(pod) }));
+        self.acts.extend(world.ready.iter().map(|pod| Act::Open(Seated::of(seen, pod))));
         self.acts.extend(unused(seen, &world.users).map(|claim| Act::TakeBack { claim }));
         self.take_back((seen, world), &world.held_back);
         for (pod, why) in &world.refused {
@@ -218,7 +233,7 @@ impl Decided {
         let is_own = |claim: &&Arc<ResourceClaim>| {
             world.users.get(&key(&claim.metadata)).is_none_or(|all| all.len() < 2)
         };
-        let ours = claims.filter(is_own).filter(|claim| super::held::holds_ours(claim));
+        let ours = claims.filter(is_own).filter(|claim| super::held::count(claim) > 0);
         self.acts.extend(ours.map(|claim| Act::TakeBack { claim: Arc::clone(claim) }));
     }
 }
@@ -231,7 +246,7 @@ fn evict(world: &World, id: WorkloadId, by_ms: u64, because: &Reason) -> Option<
 
 /// The act, and for each pod its UID and the node that it is to go to.
 fn give(
-    world: &World,
+    (seen, world): (&Observation, &World),
     id: WorkloadId,
     seats: &[Seat],
     stamp: &Stamp,
@@ -249,7 +264,8 @@ fn give(
     if members.len() < waiting.members.len() {
         return Err("it has fewer seats than members".into());
     }
-    Ok((Act::Give { members, given: waiting.given.clone() }, chosen))
+    let given = waiting.given.iter().map(|pod| Seated::of(seen, pod)).collect();
+    Ok((Act::Give { members, given }, chosen))
 }
 
 /// Claims that hold devices of ours, that nobody has reserved, and that no pod names which is not over.
@@ -258,7 +274,10 @@ fn unused(seen: &Observation, users: &Users) -> impl Iterator<Item = Arc<Resourc
         let status = claim.status.as_ref();
         let reserved = status
             .is_some_and(|status| status.reserved_for.as_ref().is_some_and(|all| !all.is_empty()));
-        super::held::holds_ours(claim) && !reserved && !users.contains_key(&key(&claim.metadata))
+        super::held::count(claim) > 0 && !reserved && !users.contains_key(&key(&claim.metadata))
     });
     free.cloned()
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,13 +12,20 @@ use super::selecting::holds;
 /// After its grace a pod is expected to be gone for so long.
 const OVERDUE_MS: u64 = 60_000;
 
+/// A pod that is to be gone later than this has not left for anybody: its owner has the choice of the grace, and could keep its devices for
+/// years by being deleted. Being evicted shortens the grace.
+const LEAVING_MAX_MS: u64 = 3_600_000;
+
 /// Pods that budgets keep, by namespace and name.
-pub(super) struct Kept(BTreeSet<Key>);
+pub(super) struct Kept {
+    pods: BTreeSet<Key>,
+    now_ms: u64,
+}
 
 impl Kept {
     /// Of the pods that a budget speaks for, as many are let go as it allows, those who came last; a plan that took more would have
     /// some leave in vain.
-    pub(super) fn of(seen: &Observation) -> Self {
+    pub(super) fn of(seen: &Observation, now_ms: u64) -> Self {
         let mut kept = BTreeSet::new();
         for budget in &seen.budgets {
             // One that has not been counted yet allows none.
@@ -27,27 +34,39 @@ impl Kept {
             let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
             let Some(selector) = selector else { continue };
             let (namespace, _) = key(&budget.metadata);
-            let of_namespace = seen
-                .pods
-                .values()
-                .filter(|pod| pod.metadata.namespace.as_deref().unwrap_or_default() == namespace);
-            let mut pods: Vec<_> =
-                of_namespace.filter(|pod| is_bound(pod) && matches(selector, pod)).collect();
+            let of_namespace = seen.pods.range((namespace.clone(), String::new())..);
+            let of_namespace = of_namespace.take_while(|((of, _), _)| *of == namespace);
+            let mut pods: Vec<_> = of_namespace
+                .map(|(_, pod)| pod)
+                .filter(|pod| stays(pod, now_ms) && matches(selector, pod))
+                .collect();
             pods.sort_by_key(|pod| (Reverse(created(&pod.metadata)), pod.metadata.name.clone()));
             let allowed = usize::try_from(allowed).unwrap_or(0);
             kept.extend(pods.into_iter().skip(allowed).map(|pod| key(&pod.metadata)));
         }
-        Self(kept)
+        Self { pods: kept, now_ms }
     }
 
     /// Whether a pod may be evicted: it is bound, has not been asked to leave, and no budget keeps it.
     pub(super) fn let_go(&self, pod: &Pod) -> bool {
-        is_bound(pod) && !self.0.contains(&key(&pod.metadata))
+        stays(pod, self.now_ms) && !self.pods.contains(&key(&pod.metadata))
     }
 }
 
-fn is_bound(pod: &Pod) -> bool {
-    !is_over(pod) && node_of(pod).is_some() && pod.metadata.deletion_timestamp.is_none()
+/// Whether it is bound and does not leave soon.
+fn stays(pod: &Pod, now_ms: u64) -> bool {
+    let leaves = pod.metadata.deletion_timestamp.is_some() && !leaves_late(pod, now_ms);
+    !is_over(pod) && node_of(pod).is_some() && !leaves
+}
+
+/// The moment at which a pod's grace ends, which the API server writes.
+fn gone_ms(pod: &Pod) -> Option<u64> {
+    let by = pod.metadata.deletion_timestamp.as_ref()?;
+    u64::try_from(by.0.as_millisecond()).ok()
+}
+
+fn leaves_late(pod: &Pod, now_ms: u64) -> bool {
+    gone_ms(pod).is_some_and(|by_ms| by_ms > now_ms.saturating_add(LEAVING_MAX_MS))
 }
 
 /// Whether pods of lower priority may be evicted for a pod.
@@ -57,11 +76,9 @@ pub(super) fn preempts(pod: &Pod) -> bool {
 }
 
 /// When a pod that has been asked to leave is gone at the latest, in ms since 1970; `None` too for one that is long overdue: nobody
-/// knows when that leaves.
+/// knows when that leaves, and for one that takes its time.
 pub(super) fn leaves_by_ms(pod: &Pod, now_ms: u64) -> Option<u64> {
-    // The API server writes the moment at which the grace ends.
-    let by = pod.metadata.deletion_timestamp.as_ref()?;
-    let by_ms = u64::try_from(by.0.as_millisecond()).ok()?;
+    let by_ms = gone_ms(pod).filter(|_| !leaves_late(pod, now_ms))?;
     (now_ms <= by_ms.saturating_add(OVERDUE_MS)).then_some(by_ms)
 }
 
@@ -95,6 +112,20 @@ mod tests {
         Arc::new(serde_json::from_value(pod).unwrap())
     }
 
+    #[test]
+    fn a_pod_that_takes_years_to_leave_has_not_left() {
+        let now_ms = 1_767_225_600_000;
+        let leaving = |at: &str| {
+            let mut pod = Pod::clone(&pod("team", "a", "2026-01-01T00:00:00Z", Some("n1")));
+            pod.metadata.deletion_timestamp = Some(serde_json::from_value(json!(at)).unwrap());
+            let kept = Kept { pods: BTreeSet::new(), now_ms };
+            (kept.let_go(&pod), leaves_by_ms(&pod, now_ms))
+        };
+        assert_eq!(leaving("2026-01-01T00:00:30Z"), (false, Some(now_ms + 30_000)));
+        assert_eq!(leaving("2036-01-01T00:00:00Z"), (true, None), "it may be evicted");
+        assert_eq!(leaving("2025-12-31T00:00:00Z"), (false, None), "long overdue");
+    }
+
     /// Names of the pods that may go.
     fn go(budgets: Vec<Arc<PodDisruptionBudget>>) -> Vec<String> {
         let pods = [
@@ -106,7 +137,7 @@ mod tests {
         ];
         let pods = pods.into_iter().map(|pod| (key(&pod.metadata), pod)).collect();
         let seen = Observation { pods, budgets, ..Observation::default() };
-        let kept = Kept::of(&seen);
+        let kept = Kept::of(&seen, 0);
         let free = seen.pods.values().filter(|pod| kept.let_go(pod));
         free.filter_map(|pod| pod.metadata.name.clone()).collect()
     }

@@ -89,6 +89,7 @@ impl Gang {
             Stage::Past | Stage::Open => true,
             Stage::Over => false,
             Stage::Ready
+            | Stage::Held(_)
             | Stage::Unclaimed(_)
             | Stage::Halfway
             | Stage::Refused(_)

@@ -86,12 +86,3 @@ fn counted(claim: &ResourceClaim) -> impl Iterator<Item = &DeviceRequestAllocati
     let results = allocation.into_iter().flat_map(|devices| devices.results.iter().flatten());
     results.filter(|result| result.driver == names::DRIVER && result.admin_access != Some(true))
 }
-
-/// Whether a claim holds any device of ours.
-pub(super) fn holds_ours(claim: &ResourceClaim) -> bool {
-    let devices =
-        claim.status.as_ref().and_then(|status| status.allocation.as_ref()?.devices.as_ref());
-    devices.is_some_and(|devices| {
-        devices.results.iter().flatten().any(|result| result.driver == names::DRIVER)
-    })
-}

@@ -12,7 +12,7 @@ use super::disruption::{self, Kept};
 use super::fleet::Machines;
 use super::held::{self, Held};
 use super::host;
-use super::observation::{Key, Observation, Users, created, key};
+use super::observation::{Key, Observation, Users, created, key, node_of};
 use super::stage;
 
 /// Who holds devices.
@@ -136,16 +136,15 @@ impl Holder {
 /// Whether a pod is a holder by itself, so that its CPU and memory are counted with it.
 pub(super) fn is_one(seen: &Observation, users: &Users, pod: &Pod) -> bool {
     let claims = seen.claims_of(pod);
-    claims
-        .into_iter()
-        .flatten()
-        .any(|claim| held::holds_ours(claim) && sole(users, claim).is_some())
+    claims.into_iter().flatten().any(|claim| held::count(claim) > 0 && sole(users, claim).is_some())
 }
 
-/// The one pod that uses a claim.
+/// The one pod that uses a claim: of those that are bound, if any is, so that nobody makes his claim a shared one by a pod that never runs.
 fn sole<'a>(users: &'a Users, claim: &ResourceClaim) -> Option<&'a Arc<Pod>> {
-    match users.get(&key(&claim.metadata)).map(Vec::as_slice) {
-        Some([pod]) => Some(pod),
+    let all = users.get(&key(&claim.metadata))?;
+    let mut bound = all.iter().filter(|pod| node_of(pod).is_some());
+    match (bound.next(), bound.next(), all.as_slice()) {
+        (Some(pod), None, _) | (None, _, [pod]) => Some(pod),
         _ => None,
     }
 }

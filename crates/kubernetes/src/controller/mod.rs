@@ -4,7 +4,7 @@
 //! `held`, `holder`: who has what, `ask`: who wants what, `stage`: how far each pod has come, `gang`: who starts with whom, `disruption`: who may be asked to leave, `eligible`: which nodes will do, `selecting`: by what expressions,
 //! `tried`: from which pods were handed back); `decide` is one cycle; `allocation` is what a claim is given; `templates` are those of asks
 //! by resource names, `missed` the pods that have come in untranslated, `prospect` is what could be given to whom if all were idle;
-//! `act` and `tell` write, in the terms that `leader` wins. All but `watching`, `act`, `tell`, `leader`, the end of `templates` and this file are pure.
+//! `act` and `tell` write, in the terms that `leader` wins. All but `watching`, `act`, `tell`, `leader`, the ends of `templates` and `question`, and this file are pure.
 
 mod act;
 mod allocation;
@@ -57,7 +57,7 @@ const WRITES_MAX: usize = 32;
 const PERIOD: Duration = Duration::from_secs(10);
 /// Between two cycles.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A write that is not answered within this is given up; what came of it the watches tell.
+/// An act whose writes are not answered within this is given up.
 const WRITE_MAX: Duration = Duration::from_secs(30);
 /// The API server's policies follow the lease by a watch: this is time for it.
 const LEARNED: Duration = Duration::from_millis(500);
@@ -103,6 +103,14 @@ pub async fn run(
     }
 }
 
+/// What is remembered from cycle to cycle.
+struct Memory {
+    planner: Planner,
+    tried: Tried,
+    /// What was wrong in the last cycle, and has been said.
+    wrong: BTreeSet<String>,
+}
+
 /// Observes, decides and writes; whoever calls it drops it when the term is over.
 async fn lead(
     client: &Client,
@@ -110,13 +118,25 @@ async fn lead(
     policy: Policy,
     log: &mut impl Log,
 ) -> Result<(), String> {
-    let (_until_the_end, mut changes) = watching::all(client);
-    let (mut book, mut planner, mut tried) =
-        (Book::default(), Planner::new(policy), Tried::default());
-    let mut known = BTreeSet::new();
     let reporter = Reporter { controller: "hotpot".into(), instance: None };
     let events = Recorder::new(client.clone(), reporter);
     let hands = Hands { client, term, events: &events };
+    let mut memory =
+        Memory { planner: Planner::new(policy), tried: Tried::default(), wrong: BTreeSet::new() };
+    loop {
+        until_in_doubt(&hands, &mut memory, log).await?;
+        log.line("it is not known what has been written: all is listed anew");
+    }
+}
+
+/// Goes round until it is not known what came of a write: nothing may be planned on a book that lacks what was given.
+async fn until_in_doubt(
+    hands: &Hands<'_>,
+    memory: &mut Memory,
+    log: &mut impl Log,
+) -> Result<(), String> {
+    let (_until_the_end, mut changes) = watching::all(hands.client);
+    let mut book = Book::default();
     loop {
         let waited = tokio::time::timeout(PERIOD, changes.recv()).await;
         let is_due = waited.is_err();
@@ -134,19 +154,22 @@ async fn lead(
         }
         let has_changed = book.changed();
         if book.is_whole() && (has_changed || is_due) {
-            cycle(&hands, &mut book, (&mut planner, &mut tried, &mut known), log).await;
+            if !cycle(hands, &mut book, memory, log).await {
+                return Ok(());
+            }
             // What comes meanwhile is looked at together.
             tokio::time::sleep(PAUSE).await;
         }
     }
 }
 
+/// One cycle; whether it is known what was written.
 async fn cycle(
     hands: &Hands<'_>,
     book: &mut Book,
-    (planner, tried, known): (&mut Planner, &mut Tried, &mut BTreeSet<String>),
+    Memory { planner, tried, wrong: known }: &mut Memory,
     log: &mut impl Log,
-) {
+) -> bool {
     let stamp = Stamp { at: Time(Timestamp::now()), epoch: hands.term.epoch };
     let seen = book.observation();
     let live: BTreeSet<&str> =
@@ -154,9 +177,12 @@ async fn cycle(
     tried.keep(|uid| live.contains(uid));
     let decided = decide::decide(&seen, planner, tried, &stamp, share_id);
     let mut wrong: BTreeSet<String> = decided.alarms.into_iter().collect();
+    let mut is_known = true;
     let write = |act| async move {
-        let done = tokio::time::timeout(WRITE_MAX, act::carry_out(hands, &act)).await;
-        done.unwrap_or_else(|_| Written::unanswered(WRITE_MAX))
+        let mut written = Written::default();
+        let done = tokio::time::timeout(WRITE_MAX, act::carry_out(hands, &act, &mut written)).await;
+        done.unwrap_or_else(|_| written.give_up(WRITE_MAX));
+        written
     };
     let writes = stream::iter(decided.acts).map(write);
     let mut writes = writes.buffer_unordered(WRITES_MAX);
@@ -165,10 +191,12 @@ async fn cycle(
         written.templates.into_iter().for_each(|template| book.templates.put(template));
         written.pods.into_iter().for_each(|pod| book.pods.put(pod));
         wrong.extend(written.errors);
+        is_known &= !written.is_unknown;
     }
     // What was wrong before has been said.
     wrong.difference(known).for_each(|text| log.line(text));
     *known = wrong;
+    is_known
 }
 
 fn share_id() -> String {

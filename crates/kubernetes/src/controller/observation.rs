@@ -45,6 +45,12 @@ pub fn is_gated(pod: &Pod) -> bool {
     gates.into_iter().any(|gate| gate.name == names::GATE)
 }
 
+/// A gate that a pod waits at and that is not ours.
+pub fn foreign_gate(pod: &Pod) -> Option<&str> {
+    let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+    gates.into_iter().map(|gate| gate.name.as_str()).find(|name| *name != names::GATE)
+}
+
 /// Whether a pod is over.
 pub fn is_over(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());

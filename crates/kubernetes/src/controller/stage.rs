@@ -12,7 +12,7 @@ use super::disruption;
 use super::eligible::Eligible;
 use super::host;
 use super::observation::{
-    Observation, Users, created, is_gated, is_over, key, node_of, node_of_claim,
+    Observation, Users, created, foreign_gate, is_gated, is_over, key, node_of, node_of_claim,
 };
 use super::tried::Tried;
 
@@ -39,6 +39,8 @@ pub(super) enum Stage {
     Open,
     /// Its claims have been given devices, and its gate is closed.
     Ready,
+    /// It waits at this gate of somebody else, as of one who admits jobs by their quota: until it is through, it is given nothing.
+    Held(String),
     /// This claim of it has not been made yet.
     Unclaimed(String),
     /// Some of its claims have been given devices and others not, as when a controller died in between: what they have goes back.
@@ -70,6 +72,9 @@ pub(super) fn of(seen: &Observation, known: &Known<'_>, pod: &Arc<Pod>) -> Optio
     if is_over(pod) || node_of(pod).is_some() {
         let stage = if is_over(pod) { Stage::Over } else { Stage::Past };
         return (!ours.is_empty()).then_some(stage);
+    }
+    if let Some(gate) = foreign_gate(pod) {
+        return (is_gated(pod) || !ours.is_empty()).then(|| Stage::Held(gate.to_owned()));
     }
     if let Some(at) = claims.iter().position(Option::is_none) {
         let names = pod.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten());

@@ -45,8 +45,8 @@ fn is_too_early(pod: &Pod, why: &Why, now: &Time) -> bool {
 /// Says why a pod waits: by its condition, which is kept true, and by an event if the reason is a new one.
 pub(super) async fn tell(hands: &Hands<'_>, pod: &Pod, why: &Why, written: &mut Written) {
     let now = Time(Timestamp::now());
-    // What it had was taken back: no room is held for it any more.
-    let is_stale = is_gated(pod) && nominated(pod).is_some();
+    // What it had was taken back: no room is held for it any more. Who has never waited at the gate is the scheduler's.
+    let is_stale = nominated(pod).is_some() && (is_gated(pod) || why.reason != Why::UNFIT);
     if !is_stale && (is_said(pod, why) || is_too_early(pod, why, &now)) {
         return;
     }
@@ -68,32 +68,29 @@ pub(super) fn is_told_to_wait(pod: &Pod) -> bool {
     said(pod).is_some_and(|condition| condition.status == "False")
 }
 
-const GIVEN: &str = "its claims have been given devices";
-
-/// Says of a pod that has waited that it need not any more.
-pub(super) async fn settle(hands: &Hands<'_>, pod: &Pod, written: &mut Written) {
-    let status = json!({"conditions": [condition("True", "Given", GIVEN)]});
-    write(hands, pod, &status, written).await;
-    event(hands, pod, EventType::Normal, ("Given", GIVEN), written).await;
-}
-
-/// Says on which node a pod has been given devices, and if it has waited, that it need not any more.
+/// Says of a pod that it has been given devices: if it has waited that it need not any more, and on which node they are.
 ///
 /// The scheduler tries that node first and keeps CPU and memory of it for the pod until it is bound, and need not write it itself, which with
 /// claims would be a second of the requests that its own limit counts (Kubernetes documentation, "Assigning Pods to Nodes", nominated node
 /// name).
-pub(super) async fn seated(hands: &Hands<'_>, pod: &Pod, node: &str, written: &mut Written) {
-    let has_waited = is_told_to_wait(pod);
-    if nominated(pod) == Some(node) && !has_waited {
-        return;
+///
+/// * `node` — `None` if the pod is bound or the scheduler knows already.
+pub(super) async fn given(hands: &Hands<'_>, pod: &Pod, node: Option<&str>, written: &mut Written) {
+    let (node, has_waited) =
+        (node.filter(|node| nominated(pod) != Some(*node)), is_told_to_wait(pod));
+    let text = "its claims have been given devices";
+    let mut status = json!({});
+    if let Some(node) = node {
+        status["nominatedNodeName"] = node.into();
     }
-    let mut status = json!({"nominatedNodeName": node});
     if has_waited {
-        status["conditions"] = json!([condition("True", "Given", GIVEN)]);
+        status["conditions"] = json!([condition("True", "Given", text)]);
     }
-    write(hands, pod, &status, written).await;
+    if node.is_some() || has_waited {
+        write(hands, pod, &status, written).await;
+    }
     if has_waited {
-        event(hands, pod, EventType::Normal, ("Given", GIVEN), written).await;
+        event(hands, pod, EventType::Normal, ("Given", text), written).await;
     }
 }
 

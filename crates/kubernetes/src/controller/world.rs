@@ -18,7 +18,9 @@ use super::gang::{self, Gangs, Verdict};
 use super::held::Held;
 use super::holder::{self, Holder};
 use super::host;
-use super::observation::{Key, Observation, Users, created, is_over, key, node_of, node_of_claim};
+use super::observation::{
+    Key, Observation, Users, created, is_gated, is_over, key, node_of, node_of_claim,
+};
 use super::stage::{self, Known, Member, Stage};
 use super::tell;
 use super::tried::Tried;
@@ -143,7 +145,7 @@ impl World {
         entries.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
         let mut asked = BTreeSet::new();
         entries.retain(|(_, _, entry)| is_first_to_ask(entry, &mut asked));
-        let rules = Rules { modes, kept: Kept::of(seen), tenants: tenants(&entries) };
+        let rules = Rules { modes, kept: Kept::of(seen, now_ms), tenants: tenants(&entries) };
         for ((_, _, entry), id) in entries.into_iter().zip((0..).map(WorkloadId)) {
             world.enter(id, entry, &rules);
         }
@@ -198,6 +200,11 @@ impl World {
                 }
                 None
             }
+            Stage::Held(gate) => {
+                let why = format!("waits at the gate {gate}, which somebody else opens");
+                self.refused.push((pod, Why::waiting(why)));
+                None
+            }
             Stage::Past | Stage::Open => {
                 self.settled.extend(Some(pod).filter(|pod| tell::is_told_to_wait(pod)));
                 None
@@ -236,10 +243,18 @@ impl World {
                     for one in &holder.held {
                         let _known = self.snapshot.set_aside(one.gpu, true);
                     }
+                    self.keep_back(&holder);
                 }
                 self.holders.insert(id, holder);
             }
         }
+    }
+
+    /// Whoever has not started yet with what is wrong gives it back.
+    fn keep_back(&mut self, holder: &Holder) {
+        let Some(pod) = holder.pod.as_ref().filter(|pod| is_gated(pod)) else { return };
+        self.ready.retain(|ready| key(&ready.metadata) != key(&pod.metadata));
+        self.held_back.push(Arc::clone(pod));
     }
 
     /// Puts a holder where it is.

@@ -68,10 +68,9 @@ fn prefix(class: &str) -> String {
     format!("{PREFIX}{}-{:08x}-", shown.to_ascii_lowercase(), number(class))
 }
 
-/// FNV-1a, 64 bits, folded to 32 (Fowler, Noll, Vo; draft-eastlake-fnv).
+/// Folded to 32 bits.
 fn number(text: &str) -> u32 {
-    let step = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let sum = text.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    let sum = names::fingerprint(text.as_bytes());
     ((sum >> 32) ^ sum) as u32
 }
 

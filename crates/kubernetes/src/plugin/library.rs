@@ -29,7 +29,7 @@ const PRELOAD_MODE: u32 = 0o644;
 pub(super) fn install(state: &Path, named: Option<&Path>) -> io::Result<Option<PathBuf>> {
     let Ok(limiter) = Limiter::find(named) else { return Ok(None) };
     let bytes = fs::read(limiter.path())?;
-    let folder = state.join(FOLDER).join(format!("{:016x}", fingerprint(&bytes)));
+    let folder = state.join(FOLDER).join(format!("{:016x}", crate::names::fingerprint(&bytes)));
     fs::create_dir_all(&folder)?;
     let library = folder.join(LIBRARY);
     if fs::read(&library).ok().as_ref() != Some(&bytes) {
@@ -71,11 +71,4 @@ fn put(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         let _left = fs::remove_file(&fresh);
     }
     written
-}
-
-/// FNV-1a, by its authors' constants.
-pub(super) fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }

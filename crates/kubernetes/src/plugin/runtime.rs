@@ -24,8 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default)]
 pub struct Runtime {
     dropped: Option<Arc<str>>,
-    /// Who it is, for people.
-    who: Arc<str>,
 }
 
 /// A container runtime that is asked again as long as it drops devices: it may be set up anew meanwhile.
@@ -114,22 +112,12 @@ impl Runtime {
         let dropped = why.map(|why| {
             format!("{who} would start containers without the devices that they claim, and without a word: it {why}")
         });
-        Self { dropped: dropped.map(Arc::from), who: who.into() }
+        Self { dropped: dropped.map(Arc::from) }
     }
 
     /// Why a container would not get its devices; `None` if it would, as far as is known.
     pub fn drops_devices(&self) -> Option<String> {
         self.dropped.as_deref().map(str::to_owned)
-    }
-
-    /// As Prometheus' text, a line; nothing if the runtime was not asked.
-    pub fn metric(&self) -> String {
-        if self.who.is_empty() {
-            return String::new();
-        }
-        let dropped = u8::from(self.dropped.is_some());
-        let who = self.who.replace(['"', '\\', '\n'], "");
-        format!("hotpot_kubernetes_runtime_drops_devices{{runtime=\"{who}\"}} {dropped}\n")
     }
 }
 
@@ -168,11 +156,5 @@ mod tests {
             let runtime = Runtime::judged(name, version, config);
             assert_eq!(runtime.drops_devices().is_some(), drops, "{name} {version} {config}");
         }
-        let metric = Runtime::judged("containerd", "1.6.20", "").metric();
-        assert_eq!(
-            metric,
-            "hotpot_kubernetes_runtime_drops_devices{runtime=\"containerd 1.6.20\"} 1\n"
-        );
-        assert_eq!(Runtime::default().metric(), "");
     }
 }

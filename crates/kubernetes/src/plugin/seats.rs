@@ -112,7 +112,7 @@ fn seat(given: &Given, at: usize, offers: &Offers, whole_only: bool) -> Result<S
             return Err(refused(&given.device, "instances cannot be watched; ask for the card"));
         }
         Named::Card(card) => (card, Some(of_card(given, card, whole_only)?)),
-        Named::Instance(card, instance) => (card, Some(of_instance(given, card, instance)?)),
+        Named::Instance(card, instance) => (card, Some(of_instance(given, instance)?)),
     };
     let priority = given.share.as_ref().and_then(|share| share.priority).unwrap_or(0);
     Ok(Seat { gpu: card.uuid.clone(), share, priority, of: vec![at] })
@@ -130,7 +130,9 @@ fn of_card(given: &Given, card: &Card, whole_only: bool) -> Result<Share, SeatEr
             return Err(refused(&given.device, why));
         }
     };
-    let (memory_mib, compute_milli) = amounts(given, share)?;
+    // Of compute, 0 is no cap and books nothing.
+    let memory_mib = given.memory_bytes.map(|bytes| bytes / MIB);
+    let compute_milli = given.compute_milli.unwrap_or(0).min(WHOLE_MILLI);
     let is_all = memory_mib.is_none_or(|mib| mib >= card.memory_mib)
         && (compute_milli == 0 || compute_milli >= WHOLE_MILLI);
     let kind = match share.sharing.as_deref() {
@@ -152,61 +154,20 @@ fn of_card(given: &Given, card: &Card, whole_only: bool) -> Result<Share, SeatEr
         SharingKind::MemoryCapped => {
             Ok(Share::MemoryCapped { memory_mib: need_memory()?, compute_milli })
         }
-        SharingKind::Mig => placed(given, share, card),
+        SharingKind::Mig => {
+            Err(refused(&given.device, "an instance is given, and the device is the whole card"))
+        }
     }
 }
 
-/// The caps: what is given, and else what is booked; never more than that. Of compute, 0 is no cap and books nothing.
-fn amounts(given: &Given, share: &GpuShare) -> Result<(Option<u64>, u32), SeatError> {
-    let booked_mib = given.memory_bytes.map(|bytes| bytes / MIB);
-    let booked_milli = given.compute_milli;
-    let over = |what, given_amount: u64, booked: u64| {
-        let why = format!("{given_amount} {what} are given, but only {booked} are booked");
-        refused(&given.device, why)
-    };
-    if let (Some(mib), Some(booked)) = (share.memory_mib, booked_mib)
-        && mib > booked
-    {
-        return Err(over("MiB of memory", mib, booked));
+fn of_instance(given: &Given, instance: &Instance) -> Result<Share, SeatError> {
+    let way = given.share.as_ref().and_then(|share| share.sharing.as_deref());
+    match way.is_none_or(|word| word == SharingKind::Mig.as_str()) {
+        true => Ok(Share::Mig { profile: instance.profile, start: instance.start }),
+        false => {
+            Err(refused(&given.device, "it is an instance, and another way of sharing is given"))
+        }
     }
-    let compute_milli = share.compute_milli.or(booked_milli).unwrap_or(0);
-    if let (Some(milli), Some(booked)) = (share.compute_milli, booked_milli)
-        && booked > 0
-        && milli > booked
-    {
-        return Err(over("thousandths of compute", milli.into(), booked.into()));
-    }
-    Ok((share.memory_mib.or(booked_mib), compute_milli.min(WHOLE_MILLI)))
-}
-
-/// An instance that the controller has placed on a card whose device stands for it.
-fn placed(given: &Given, share: &GpuShare, card: &Card) -> Result<Share, SeatError> {
-    let (Some(name), Some(start)) = (&share.profile, share.start) else {
-        return Err(refused(&given.device, "an instance is given without its profile and start"));
-    };
-    let found = card.geometry.as_ref().and_then(|geometry| geometry.find(name));
-    let profile = found
-        .ok_or_else(|| refused(&given.device, format!("the card has no MIG profile `{name}`")))?;
-    Ok(Share::Mig { profile, start })
-}
-
-fn of_instance(given: &Given, card: &Card, instance: &Instance) -> Result<Share, SeatError> {
-    let own = Share::Mig { profile: instance.profile, start: instance.start };
-    let Some(share) = &given.share else { return Ok(own) };
-    let is_mig = share.sharing.as_deref().is_none_or(|word| word == SharingKind::Mig.as_str());
-    if !is_mig {
-        return Err(refused(
-            &given.device,
-            "it is an instance, and another way of sharing is given",
-        ));
-    }
-    if share.profile.is_none() && share.start.is_none() {
-        return Ok(own);
-    }
-    if placed(given, share, card)? != own {
-        return Err(refused(&given.device, "another profile or start is given than the device's"));
-    }
-    Ok(own)
 }
 
 fn refused(device: &str, why: impl Into<String>) -> SeatError {

@@ -8,7 +8,6 @@ use k8s_openapi::api::resource::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::devices::{Card, Offers};
-use super::library::fingerprint;
 use crate::names;
 
 /// Devices of one slice, where they have counters or taints (API reference, ResourceSliceSpec.devices).
@@ -278,7 +277,7 @@ fn name(node: &str, part: &str) -> String {
     if name.len() <= NAME_MAX {
         return name;
     }
-    format!("{:016x}-{}-{part}", fingerprint(node.as_bytes()), names::DRIVER)
+    format!("{:016x}-{}-{part}", names::fingerprint(node.as_bytes()), names::DRIVER)
 }
 
 #[cfg(test)]

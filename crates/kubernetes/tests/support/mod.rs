@@ -136,10 +136,15 @@ impl Known {
         self.allocate(name, json!([result]), json!([]))
     }
 
-    /// A claim on a device as a whole, with what the controller says of it.
-    pub(crate) fn given(&self, name: &str, device: &str, share: &Value) -> String {
-        let result =
+    /// A claim on a device, with what the controller says of it.
+    ///
+    /// * `booked` — of the device's capacity; null for a device as a whole.
+    pub(crate) fn given(&self, name: &str, device: &str, booked: &Value, share: &Value) -> String {
+        let mut result =
             json!({"request": "gpu", "driver": names::DRIVER, "pool": NODE, "device": device});
+        if !booked.is_null() {
+            result["consumedCapacity"] = booked.clone();
+        }
         let opaque = json!({"driver": names::DRIVER, "parameters": share});
         let config = json!([{"source": "FromClass", "requests": ["gpu"], "opaque": opaque}]);
         self.allocate(name, json!([result]), config)

@@ -1,7 +1,5 @@
 //! From what a claim was given to shares.
 
-use model::ProfileIndex;
-
 use super::super::devices::tests::offers;
 use super::*;
 
@@ -49,24 +47,19 @@ fn what_is_booked_says_the_share_where_nobody_else_does() {
 }
 
 #[test]
-fn the_controller_may_give_less_than_is_booked_and_never_more() {
+fn the_controller_says_the_way_and_what_is_booked_the_amounts() {
     let offers = offers("h100-80gb", 1);
     let one = |share: GpuShare| {
         let given = Given { share: Some(share), ..booked(&offers, 2048, 250) };
         shares(&[given], &offers)
     };
-    let less = GpuShare { memory_mib: Some(1024), compute_milli: Some(100), ..said("mps") };
-    assert_eq!(one(less), Ok(vec![Some(Share::Mps { compute_milli: 100, memory_mib: 1024 })]));
+    let more = GpuShare { memory_mib: Some(4096), compute_milli: Some(900), ..said("mps") };
+    assert_eq!(one(more), Ok(vec![Some(Share::Mps { compute_milli: 250, memory_mib: 2048 })]));
     assert_eq!(one(said("time-slice")), Ok(vec![Some(Share::TimeSlice { memory_mib: 2048 })]));
     for (share, part) in [
-        (
-            GpuShare { memory_mib: Some(4096), ..said("mps") },
-            "4096 MiB of memory are given, but only 2048",
-        ),
-        (GpuShare { compute_milli: Some(300), ..said("mps") }, "300 thousandths"),
         (said("exclusive"), "only a part of it is booked"),
         (said("halves"), "`halves` is no way of sharing"),
-        (said("mig"), "without its profile"),
+        (said("mig"), "the device is the whole card"),
     ] {
         let error = one(share).unwrap_err();
         assert!(error.contains(part), "{error}");
@@ -85,24 +78,9 @@ fn an_instance_is_known_by_its_device() {
     };
     let own = Share::Mig { profile: instance.profile, start: instance.start };
     assert_eq!(shares(std::slice::from_ref(&given), &offers), Ok(vec![Some(own)]));
-    let placed = |profile: &str, start| GpuShare {
-        profile: Some(profile.into()),
-        start: Some(start),
-        ..said("mig")
-    };
-    let geometry = offers.cards[0].geometry.as_ref().unwrap();
-    let name = &geometry.profile(instance.profile).unwrap().name;
     let with = |share| shares(&[Given { share: Some(share), ..given.clone() }], &offers);
-    assert_eq!(with(placed(name, instance.start)), Ok(vec![Some(own)]));
-    assert!(with(placed("7g.80gb", 0)).unwrap_err().contains("another profile"));
+    assert_eq!(with(said("mig")), Ok(vec![Some(own)]));
     assert!(with(said("mps")).unwrap_err().contains("it is an instance"));
-    let on_card = Given { share: Some(placed("7g.80gb", 0)), ..booked(&offers, 80_000, 0) };
-    let whole = geometry.find("7g.80gb").unwrap();
-    assert_eq!(
-        shares(&[on_card], &offers),
-        Ok(vec![Some(Share::Mig { profile: whole, start: 0 })])
-    );
-    assert_ne!(whole, ProfileIndex(0));
 }
 
 #[test]
