@@ -56,7 +56,7 @@ fn one(experiment: &Experiment, policy: &str, seed: u64, load: u32) -> Result<(f
     let fleet = experiment.fleet(seed)?;
     let trace = trace(experiment, fleet.gpu_count(), seed, load);
     let end_ms = trace.arrivals.last().map_or(0, |last| last.at_ms);
-    let outcome = simulator::simulate(&fleet, &trace, policy, Protocol::Timed, &mut ());
+    let outcome = simulator::simulate(&fleet, &trace, policy, Protocol::Timed, &(), &mut ());
     let outcome = outcome.map_err(|error| error.to_string())?;
     Ok((allocated(&outcome, end_ms), outcome.totals.waits.mean_ms as f64 / 60_000.0))
 }

@@ -84,7 +84,7 @@ impl Experiment {
     ) -> Result<Outcome, String> {
         let policy = Policy { mix: self.mix.clone(), ..policy };
         let (fleet, trace) = (self.fleet(seed)?, self.arrivals(seed)?);
-        let outcome = simulator::simulate(&fleet, &trace, policy, Protocol::Fill, watch);
+        let outcome = simulator::simulate(&fleet, &trace, policy, Protocol::Fill, &(), watch);
         outcome.map_err(|error| error.to_string())
     }
 

@@ -150,7 +150,7 @@ fn decisions(files: &(PathBuf, PathBuf), policy: &str) -> Verdict {
     let mut policy = Policy::new(placement);
     policy.mix = engine::mix::of(trace.arrivals.iter().map(|arrival| &arrival.workload));
     let mut watch = Stopwatch::default();
-    simulator::replay(fleet, &trace, policy, Protocol::Timed, &mut watch)
+    simulator::replay(fleet, &trace, policy, Protocol::Timed, &(), &mut watch)
         .map_err(|error| error.to_string())?;
     watch.micros.sort_unstable();
     let rank =

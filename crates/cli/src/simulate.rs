@@ -112,7 +112,7 @@ fn compare(options: &Simulate, fleet: &Fleet, trace: &Trace) -> Result<Compariso
     for mut policy in policies(options)? {
         policy.mix = mix.clone();
         let mut progress = Progress::new(policy.placement.name(), replayed, since);
-        runs.push(simulator::simulate(fleet, replayed, policy, protocol, &mut progress)?);
+        runs.push(simulator::simulate(fleet, replayed, policy, protocol, &(), &mut progress)?);
         progress.finish();
     }
     Ok(Comparison {

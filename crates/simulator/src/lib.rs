@@ -7,12 +7,14 @@
 pub mod arrivals;
 mod observer;
 pub mod outcome;
+mod pace;
 mod recorder;
 mod replay;
 pub mod report;
 mod yardstick;
 
 pub use observer::Observer;
+pub use pace::Speeds;
 pub use replay::{IllegalPlan, Protocol, replay};
 pub use yardstick::Yardstick;
 
@@ -23,6 +25,7 @@ use outcome::Outcome;
 ///
 /// A policy without a mix expects the trace's own workloads.
 ///
+/// * `speeds` — how fast those get on who share a GPU; `()` for full speed.
 /// * `watch` — is told of every event besides, for instance to show progress.
 ///
 /// # Errors
@@ -32,6 +35,7 @@ pub fn simulate(
     trace: &Trace,
     mut policy: Policy,
     protocol: Protocol,
+    speeds: &dyn Speeds,
     watch: &mut dyn Observer,
 ) -> Result<Outcome, IllegalPlan> {
     if policy.mix.is_empty() {
@@ -39,6 +43,6 @@ pub fn simulate(
     }
     let recorder = recorder::Recorder::new(&Snapshot::new(fleet.clone(), 0), &policy, protocol);
     let mut both = observer::Both(recorder, watch);
-    let end = replay(fleet.clone(), trace, policy, protocol, &mut both)?;
+    let end = replay(fleet.clone(), trace, policy, protocol, speeds, &mut both)?;
     Ok(both.0.finish(&end))
 }

@@ -3,12 +3,13 @@
 //! Every decision goes through `engine::Planner`, `engine::check` and `engine::apply`; the replay
 //! adds nothing but time and counting.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{Action, Fleet, Plan, Policy, Running, Snapshot, Trace, WorkloadId};
+use model::{Action, Fleet, NodeId, Plan, Policy, Running, Snapshot, Trace, Workload, WorkloadId};
 
 use crate::observer::Observer;
+use crate::pace::{Pace, Speeds};
 
 /// How a trace is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct IllegalPlan {
 /// given, is submitted again as old as it is, and has all of its work to do again. In a fill run nobody
 /// leaves, so nobody is asked to.
 ///
+/// * `speeds` — how fast those get on who share a GPU; a workload on several GPUs is as fast as on the slowest.
+///
 /// # Errors
 /// [`IllegalPlan`] if a plan fails `engine::check` or cannot be carried out.
 pub fn replay(
@@ -45,6 +48,7 @@ pub fn replay(
     trace: &Trace,
     mut policy: Policy,
     protocol: Protocol,
+    speeds: &dyn Speeds,
     observer: &mut dyn Observer,
 ) -> Result<Snapshot, IllegalPlan> {
     if protocol == Protocol::Fill {
@@ -55,6 +59,10 @@ pub fn replay(
         snapshot: Snapshot::new(fleet, start_ms),
         planner: engine::Planner::new(policy),
         departures: BTreeSet::new(),
+        due: BTreeMap::new(),
+        paces: BTreeMap::new(),
+        stirred: BTreeSet::new(),
+        speeds,
         trace,
     };
     for (at, arrival) in trace.arrivals.iter().enumerate() {
@@ -81,6 +89,13 @@ struct World<'a> {
     snapshot: Snapshot,
     planner: engine::Planner,
     departures: BTreeSet<(u64, WorkloadId)>,
+    /// The same by workload.
+    due: BTreeMap<WorkloadId, u64>,
+    /// Of those that run and come to an end, where not everybody runs at full speed.
+    paces: BTreeMap<WorkloadId, Pace>,
+    /// Nodes whose tenants have changed since paces were last set.
+    stirred: BTreeSet<NodeId>,
+    speeds: &'a dyn Speeds,
     trace: &'a Trace,
 }
 
@@ -96,7 +111,7 @@ impl World<'_> {
                 if same_ms != at_ms {
                     break;
                 }
-                self.departures.pop_first();
+                self.set_due(id, None);
                 self.leave(id, observer);
             }
             self.decide(Protocol::Timed, observer)?;
@@ -112,7 +127,10 @@ impl World<'_> {
     fn leave(&mut self, id: WorkloadId, observer: &mut dyn Observer) {
         let now_ms = self.snapshot.now_ms;
         let Some(running) = self.snapshot.finish(id) else { return };
-        if running.leaves_by_ms.is_none() || self.end_ms(&running) == Some(now_ms) {
+        let end_ms = self.end_ms(&running);
+        self.paces.remove(&id);
+        self.stirred.extend(running.seats.iter().map(|seat| seat.node));
+        if running.leaves_by_ms.is_none() || end_ms == Some(now_ms) {
             observer.finished(&running, now_ms);
             return;
         }
@@ -123,13 +141,65 @@ impl World<'_> {
     /// When a running workload is done; `None` for one that stays for ever.
     fn end_ms(&self, running: &Running) -> Option<u64> {
         let id = running.workload.id;
-        let runs_ms = self.trace.arrivals.get(id.0 as usize).and_then(|a| a.runs_ms);
+        let after = |ms: u64| running.since_ms.saturating_add(ms);
+        let runs_ms = || self.trace.arrivals.get(id.0 as usize).and_then(|a| a.runs_ms);
+        let done_ms = self.paces.get(&id).map(Pace::end_ms).or_else(|| runs_ms().map(after));
         // Whoever would run longer is ended at the limit.
-        let runs_ms = match (runs_ms, running.workload.time_limit_ms) {
-            (Some(runs_ms), Some(limit_ms)) => Some(runs_ms.min(limit_ms)),
-            (runs_ms, limit_ms) => runs_ms.or(limit_ms),
+        let limit_ms = running.workload.time_limit_ms.map(after);
+        done_ms.into_iter().chain(limit_ms).min()
+    }
+
+    /// Enters when a workload leaves, or that it does not.
+    fn set_due(&mut self, id: WorkloadId, at_ms: Option<u64>) {
+        let before = match at_ms {
+            Some(at_ms) => self.due.insert(id, at_ms),
+            None => self.due.remove(&id),
         };
-        runs_ms.map(|runs_ms| running.since_ms.saturating_add(runs_ms))
+        before.map(|before| self.departures.remove(&(before, id)));
+        self.departures.extend(at_ms.map(|at_ms| (at_ms, id)));
+    }
+
+    /// Has those run at their new speeds whose company has changed.
+    fn set_paces(&mut self) {
+        let stirred = std::mem::take(&mut self.stirred);
+        if self.speeds.are_full() {
+            return;
+        }
+        let now_ms = self.snapshot.now_ms;
+        for (id, speed_milli) in self.slowest(&stirred) {
+            let Some(pace) = self.paces.get_mut(&id) else { continue };
+            pace.change(speed_milli, now_ms);
+            let Some(running) = self.snapshot.running().get(&id) else { continue };
+            let due_ms = self.end_ms(running).into_iter().chain(running.leaves_by_ms).min();
+            self.set_due(id, due_ms);
+        }
+    }
+
+    /// The speeds of all who sit on some of these nodes, by the slowest of their GPUs wherever that is.
+    fn slowest(&self, nodes: &BTreeSet<NodeId>) -> BTreeMap<WorkloadId, u32> {
+        let tenants = nodes.iter().filter_map(|id| self.snapshot.fleet().node(*id));
+        let tenants = tenants.flat_map(|node| node.gpus()).flat_map(model::Gpu::tenants);
+        let ids: BTreeSet<WorkloadId> = tenants.map(|tenant| tenant.workload).collect();
+        let seats = |id: &WorkloadId| self.snapshot.running().get(id).map(|running| &running.seats);
+        let all: BTreeSet<NodeId> =
+            ids.iter().filter_map(seats).flatten().map(|seat| seat.node).collect();
+        let mut slowest: BTreeMap<WorkloadId, u32> = BTreeMap::new();
+        for gpu in
+            all.iter().filter_map(|id| self.snapshot.fleet().node(*id)).flat_map(|n| n.gpus())
+        {
+            let tenants: Vec<&Workload> =
+                gpu.tenants().iter().filter_map(|tenant| self.running(tenant.workload)).collect();
+            for (workload, speed_milli) in tenants.iter().zip(self.speeds.of(gpu, &tenants)) {
+                let known = slowest.entry(workload.id).or_insert(u32::MAX);
+                *known = speed_milli.min(*known);
+            }
+        }
+        slowest.retain(|id, _| ids.contains(id));
+        slowest
+    }
+
+    fn running(&self, id: WorkloadId) -> Option<&Workload> {
+        self.snapshot.running().get(&id).map(|running| running.workload.as_ref())
     }
 
     fn decide(
@@ -144,6 +214,7 @@ impl World<'_> {
             return Err(self.illegal(told.join("; ")));
         }
         self.carry_out(&plan, protocol, observer)?;
+        self.set_paces();
         for (id, refusal) in &plan.waiting {
             if refusal.is_never() && self.snapshot.withdraw(*id).is_some() {
                 observer.rejected(*id);
@@ -166,21 +237,33 @@ impl World<'_> {
                 Action::Place { workload: id, .. } => {
                     let Some(running) = self.snapshot.running().get(id) else { continue };
                     observer.started(running);
-                    if let (Protocol::Timed, Some(end_ms)) = (protocol, self.end_ms(running)) {
-                        self.departures.insert((end_ms, *id));
+                    if protocol == Protocol::Timed {
+                        let due_ms = self.end_ms(running);
+                        self.stirred.extend(running.seats.iter().map(|seat| seat.node));
+                        self.set_due(*id, due_ms);
+                        self.begin(*id);
                     }
                 }
                 Action::Preempt { workload: id, by_ms } => {
                     let Some(running) = self.snapshot.running().get(id) else { continue };
                     let end_ms = self.end_ms(running);
                     if end_ms.is_none_or(|end_ms| *by_ms < end_ms) {
-                        end_ms.map(|end_ms| self.departures.remove(&(end_ms, *id)));
-                        self.departures.insert((*by_ms, *id));
+                        self.set_due(*id, Some(*by_ms));
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Notes how much work somebody has who has just started.
+    fn begin(&mut self, id: WorkloadId) {
+        if self.speeds.are_full() {
+            return;
+        }
+        let runs_ms = self.trace.arrivals.get(id.0 as usize).and_then(|arrival| arrival.runs_ms);
+        let pace = runs_ms.map(|runs_ms| (id, Pace::new(runs_ms, self.snapshot.now_ms)));
+        self.paces.extend(pace);
     }
 
     fn illegal(&self, violations: String) -> IllegalPlan {

@@ -27,7 +27,8 @@ fn arrival(at_ms: u64, runs_ms: Option<u64>, each: GpuAsk) -> Arrival {
 
 fn timed(arrivals: Vec<Arrival>) -> Outcome {
     let policy = Policy::new(Placement::BestFit);
-    simulate(&fleet(), &Trace { arrivals }, policy, Protocol::Timed, &mut ()).expect("legal plans")
+    simulate(&fleet(), &Trace { arrivals }, policy, Protocol::Timed, &(), &mut ())
+        .expect("legal plans")
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn a_fill_run_counts_memory_and_profiles_as_parts_of_the_fleet() {
     let filled = arrivals::fill(&trace, &yardstick, 2.0, 1);
     assert_eq!(filled.arrivals.len(), 8000 / 490);
     let policy = Policy::new(Placement::BestFit);
-    let outcome = simulate(&fleet(), &filled, policy, Protocol::Fill, &mut ()).unwrap();
+    let outcome = simulate(&fleet(), &filled, policy, Protocol::Fill, &(), &mut ()).unwrap();
     assert_eq!(outcome.totals.started, 8, "two on each GPU");
 }
 
@@ -112,7 +113,9 @@ fn who_is_asked_to_leave_starts_over() {
     let policy = Policy { preemption, ..Policy::new(Placement::BestFit) };
     let run = |protocol| {
         let trace = Trace { arrivals: arrivals.clone() };
-        simulate(&fleet(), &trace, policy.clone(), protocol, &mut ()).expect("legal plans").totals
+        simulate(&fleet(), &trace, policy.clone(), protocol, &(), &mut ())
+            .expect("legal plans")
+            .totals
     };
     let totals = run(Protocol::Timed);
     assert_eq!((totals.arrived, totals.started, totals.preempted), (5, 5, 1));
@@ -135,7 +138,45 @@ fn who_ends_within_the_grace_is_done() {
     let preemption = Some(Preemption { grace_ms: 5 * HOUR_MS });
     let policy = Policy { preemption, ..Policy::new(Placement::BestFit) };
     let trace = Trace { arrivals };
-    let totals =
-        simulate(&fleet(), &trace, policy, Protocol::Timed, &mut ()).expect("legal plans").totals;
+    let totals = simulate(&fleet(), &trace, policy, Protocol::Timed, &(), &mut ())
+        .expect("legal plans")
+        .totals;
     assert_eq!((totals.preempted, totals.makespan_ms), (0, 2 * HOUR_MS));
+}
+
+/// Two share a GPU at half speed each; the more, the slower.
+struct Halves;
+
+impl simulator::Speeds for Halves {
+    fn are_full(&self) -> bool {
+        false
+    }
+
+    fn of(&self, _gpu: &Gpu, tenants: &[&Workload]) -> Vec<u32> {
+        vec![1000 / tenants.len().max(1) as u32; tenants.len()]
+    }
+}
+
+#[test]
+fn those_who_share_a_gpu_take_longer_as_long_as_they_do() {
+    let part = |memory_mib| GpuAsk::Fraction { compute_milli: 0, memory_mib };
+    let run = |arrivals: Vec<Arrival>| {
+        let policy = Policy::new(Placement::BestFit);
+        simulate(&fleet(), &Trace { arrivals }, policy, Protocol::Timed, &Halves, &mut ()).unwrap()
+    };
+    // Two hours of work beside one hour: until the short one is done, both run at half speed.
+    let pair =
+        vec![arrival(0, Some(2 * HOUR_MS), part(4000)), arrival(0, Some(HOUR_MS), part(4000))];
+    let totals = run(pair.clone()).totals;
+    assert_eq!(totals.makespan_ms, 3 * HOUR_MS);
+    // A time limit is one of the clock.
+    let mut limited = pair.clone();
+    limited[1].workload.time_limit_ms = Some(HOUR_MS);
+    assert_eq!(run(limited).totals.makespan_ms, 2 * HOUR_MS + HOUR_MS / 2);
+    // One that comes when half is done, for as long as that takes.
+    let mut later = pair;
+    later[1].at_ms = HOUR_MS;
+    assert_eq!(run(later).totals.makespan_ms, 3 * HOUR_MS);
+    let alone = vec![arrival(0, Some(HOUR_MS), GpuAsk::Whole); 4];
+    assert_eq!(run(alone).totals.makespan_ms, HOUR_MS, "nobody sits beside");
 }

@@ -22,7 +22,7 @@ fn filled(policy: &str) -> Outcome {
     let arrivals = arrivals::fill(&trace, &Yardstick::of(&fleet), 1.3, 42);
     let placement = Placement::parse(policy).expect("a known policy");
     let policy = Policy { mix, ..Policy::new(placement) };
-    simulate(&fleet, &arrivals, policy, Protocol::Fill, &mut ()).expect("legal plans")
+    simulate(&fleet, &arrivals, policy, Protocol::Fill, &(), &mut ()).expect("legal plans")
 }
 
 #[test]
