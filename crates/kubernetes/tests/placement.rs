@@ -223,6 +223,10 @@ fn who_holds_a_card_is_said_to_whoever_waits_for_it() {
         gpu.contains("GPU memory: asks") && gpu.contains(&format!("held by {bound}")),
         "{said}"
     );
+    let said = explained(&cluster, bound);
+    assert!(said.contains("holds on n1: gpu0 memory-capped"), "{said}");
+    let said = explained(&cluster, "nobody");
+    assert!(said.contains("there is no pod nobody in namespace default"), "{said}");
 }
 
 #[test]

@@ -282,7 +282,9 @@ impl fmt::Display for Refusal {
                 write!(f, "memory: asks {asked_mib} MiB, free {offered_mib} MiB")
             }
             Self::NoSuchPlace { place } => write!(f, "there is no {place}"),
-            Self::NotAccepted => f.write_str("the node is none of those that will do"),
+            Self::NotAccepted => f.write_str(
+                "none of the nodes that it may go to (by selector, affinity, taints or partition)",
+            ),
             Self::GpuModel { asked, offered } => {
                 let asked = if asked.is_empty() { "a GPU" } else { asked };
                 let offered = if offered.is_empty() { "no GPU" } else { offered };

@@ -63,7 +63,11 @@ fn answer(
 fn explain_pod(pod: &str, options: &Explain) -> Result<Answer, Failure> {
     let policy = kubernetes::policy(options.policy_file.as_deref(), options.policy.as_deref())?;
     match kubernetes::about_pod(&policy, options.namespace.as_deref(), pod)? {
-        PodAnswer::Known { snapshot, id } => {
+        PodAnswer::Holds(text) => {
+            screen::print(&format!("pod/{pod}: {text}\n"))?;
+            Ok(Answer::Yes)
+        }
+        PodAnswer::Waits { snapshot, id } => {
             let gpus_too = options.gpus_too || snapshot.fleet().nodes().len() <= NODES_SHOWN;
             answer(&snapshot, &policy, id, (options, gpus_too))
         }

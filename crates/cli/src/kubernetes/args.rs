@@ -90,7 +90,7 @@ pub(crate) struct Agent {
     /// File with the token that whoever reads metrics must show; needed unless they are served on loopback.
     #[arg(long, value_name = "FILE", requires = "metrics_listen")]
     pub(crate) metrics_token_file: Option<PathBuf>,
-    /// Print what would be published, as `kubectl apply -f -` takes it, and end; no cluster is needed.
+    /// Print what would be published, as `kubectl apply -f -` takes it in a cluster without hotpot's chart, and end; no cluster is needed.
     #[arg(long)]
     pub(crate) print: bool,
     /// With --print: simulated GPUs, such as a100-80gb:8, on a machine that has none.

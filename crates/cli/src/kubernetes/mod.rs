@@ -66,8 +66,8 @@ pub(crate) fn about_pod(
     pod: &str,
 ) -> Result<question::Answer, Failure> {
     block_on(async {
-        let client = kubernetes::client().await.map_err(Failure::Machine)?;
-        question::ask(&client, policy, namespace, pod).await.map_err(Failure::Machine)
+        let client = kubernetes::client().await.map_err(Failure::Usage)?;
+        question::ask(&client, policy, namespace, pod).await.map_err(Failure::Usage)
     })
 }
 

@@ -82,7 +82,10 @@ impl Classes {
         let share = merged(of_class, &own);
         let each = each(&share, exact).map_err(|why| format!("request {name}: {why}"))?;
         let class = share.class.as_deref().map(|word| {
-            Class::parse(word).ok_or_else(|| format!("request {name}: `{word}` is no class"))
+            Class::parse(word).ok_or_else(|| {
+                let known = Class::ALL.map(Class::as_str).join(", ");
+                format!("request {name}: `{word}` is no class; there are {known}")
+            })
         });
         Ok(Asked {
             request: name.clone(),
@@ -110,6 +113,13 @@ fn own_share(claim: &ResourceClaim, request: &str) -> Result<GpuShare, String> {
     let Some(opaque) = share::configured(request, configs) else { return Ok(GpuShare::new()) };
     let share = GpuShare::deserialize(&opaque.parameters.0);
     let share = share.map_err(|error| format!("request {request}: GpuShare: {error}"))?;
+    let wanted = GpuShare::new();
+    if (&share.api_version, &share.kind) != (&wanted.api_version, &wanted.kind) {
+        return Err(format!(
+            "request {request}: hotpot knows {} {}, and not {} {}",
+            wanted.api_version, wanted.kind, share.api_version, share.kind
+        ));
+    }
     if share.epoch.is_some() {
         return Err(format!("request {request}: GpuShare: epoch is not for claims to say"));
     }
@@ -151,7 +161,10 @@ fn each(share: &GpuShare, exact: &ExactDeviceRequest) -> Result<GpuDemand, Strin
     let amounts = Amounts::of(share, exact)?;
     let word = share.sharing.as_deref();
     let sharing = word.map(|word| {
-        SharingKind::parse(word).ok_or_else(|| format!("`{word}` is no way of sharing"))
+        SharingKind::parse(word).ok_or_else(|| {
+            let known = SharingKind::ALL.map(SharingKind::as_str).join(", ");
+            format!("`{word}` is no way of sharing; there are {known}")
+        })
     });
     let sharing = sharing.transpose()?;
     amounts.go_with(share, sharing)?;
@@ -167,9 +180,16 @@ fn each(share: &GpuShare, exact: &ExactDeviceRequest) -> Result<GpuDemand, Strin
             memory_mib: amounts.memory_mib.unwrap_or(0),
         },
     };
-    let modes = sharing.map_or(ModeSet::ALL, |kind| ModeSet::of(&[kind]));
+    let modes = sharing.map_or_else(|| unsaid(amounts), |kind| ModeSet::of(&[kind]));
     let accepts = share.models.iter().map(|name| ModelSet::parse(name)).collect();
     Ok(GpuDemand { count, each, accepts, isolation: Isolation::default(), modes })
+}
+
+/// Ways of sharing that will do where none is said: an amount is to be held, which nobody does on a card that takes plain turns.
+fn unsaid(amounts: Amounts) -> ModeSet {
+    let holds = |kind: &SharingKind| !amounts.are_said() || *kind != SharingKind::TimeSlice;
+    let kinds: Vec<SharingKind> = SharingKind::ALL.into_iter().filter(holds).collect();
+    ModeSet::of(&kinds)
 }
 
 /// What is asked of each card, as far as it is said.
@@ -195,9 +215,11 @@ impl Amounts {
             });
             amount.transpose()
         };
-        let memory_mib = capacity(names::MEMORY, quantity::whole)?
-            .map(|bytes| bytes.div_ceil(MIB))
-            .or(share.memory_mib);
+        let bytes = capacity(names::MEMORY, quantity::whole)?;
+        if let Some(bytes) = bytes.filter(|bytes| (1..MIB).contains(bytes)) {
+            return Err(format!("memory: {bytes} bytes are less than 1Mi; write 10Gi for 10 GiB"));
+        }
+        let memory_mib = bytes.map(|bytes| bytes.div_ceil(MIB)).or(share.memory_mib);
         let milli =
             capacity(names::COMPUTE, quantity::milli)?.or(share.compute_milli.map(u64::from));
         let milli = milli.map(|milli| u32::try_from(milli).ok().filter(|milli| *milli <= 1000));
@@ -234,148 +256,4 @@ fn is_shared(kind: SharingKind) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn classes() -> Classes {
-        let class = |name: &str, parameters: Value| {
-            let spec = json!({"config": [{"opaque": {"driver": names::DRIVER, "parameters": parameters}}]});
-            let class = json!({"metadata": {"name": name}, "spec": spec});
-            Arc::new(serde_json::from_value(class).unwrap())
-        };
-        let foreign = json!({"metadata": {"name": "nic"}, "spec": {}});
-        Classes::of(&[
-            class("gpu", json!(GpuShare::new())),
-            class(
-                "small",
-                json!({"apiVersion": "hotpot.dev/v1", "kind": "GpuShare", "memoryMiB": 4096, "models": ["a100"]}),
-            ),
-            Arc::new(serde_json::from_value(foreign).unwrap()),
-        ])
-    }
-
-    /// What a claim of one request asks, with a configuration for it.
-    fn asked(exactly: Value, config: Value) -> Result<Asked, String> {
-        let given = (!config.is_null()).then_some(config);
-        let config: Vec<Value> = given
-            .into_iter()
-            .map(|given| json!({"opaque": {"driver": names::DRIVER, "parameters": given}}))
-            .collect();
-        let claim = json!({"metadata": {}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}], "config": config}}});
-        classes().asked(&serde_json::from_value(claim).unwrap()).map(|mut all| all.remove(0))
-    }
-
-    fn share(more: Value) -> Value {
-        let mut share = json!(GpuShare::new());
-        share.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        share
-    }
-
-    #[test]
-    fn amounts_come_from_the_request_then_the_claim_then_the_class() {
-        let of = |exactly, config| asked(exactly, config).unwrap().each.each;
-        let part = |compute_milli, memory_mib| GpuAsk::Fraction { compute_milli, memory_mib };
-        assert_eq!(of(json!({"deviceClassName": "gpu"}), Value::Null), GpuAsk::Whole);
-        let amounts = json!({"requests": {"memory": "10Gi", "compute": "300m"}});
-        assert_eq!(
-            of(json!({"deviceClassName": "gpu", "capacity": amounts}), Value::Null),
-            part(300, 10_240)
-        );
-        assert_eq!(of(json!({"deviceClassName": "small"}), Value::Null), part(0, 4096));
-        assert_eq!(
-            of(json!({"deviceClassName": "small"}), share(json!({"memoryMiB": 2048}))),
-            part(0, 2048)
-        );
-        let more = json!({"requests": {"memory": "1Gi"}});
-        assert_eq!(
-            of(
-                json!({"deviceClassName": "small", "capacity": more}),
-                share(json!({"memoryMiB": 2048}))
-            ),
-            part(0, 1024)
-        );
-        let profile = of(json!({"deviceClassName": "gpu"}), share(json!({"profile": "1g.10gb"})));
-        assert_eq!(profile, GpuAsk::Profile("1g.10gb".into()));
-        let two = asked(
-            json!({"deviceClassName": "small", "count": 2}),
-            share(json!({"sharing": "memory-capped", "class": "service"})),
-        )
-        .unwrap();
-        assert_eq!(
-            (two.each.count, two.class, two.each.modes),
-            (2, Some(Class::Service), ModeSet::of(&[SharingKind::MemoryCapped]))
-        );
-        assert_eq!(two.each.accepts, [ModelSet::parse("a100")]);
-    }
-
-    #[test]
-    fn what_cannot_be_granted_is_said() {
-        for (exactly, config, part) in [
-            (json!({"deviceClassName": "nic"}), Value::Null, "is not one of hotpot's"),
-            (
-                json!({"deviceClassName": "gpu", "allocationMode": "All"}),
-                Value::Null,
-                "give a count",
-            ),
-            (json!({"deviceClassName": "gpu", "count": 33}), Value::Null, "1 to 32"),
-            (
-                json!({"deviceClassName": "gpu", "adminAccess": true}),
-                Value::Null,
-                "stock allocator",
-            ),
-            (
-                json!({"deviceClassName": "gpu", "capacity": {"requests": {"compute": "2"}}}),
-                Value::Null,
-                "at most 1",
-            ),
-            (
-                json!({"deviceClassName": "gpu", "capacity": {"requests": {"memory": "-1"}}}),
-                Value::Null,
-                "no amount",
-            ),
-            (
-                json!({"deviceClassName": "gpu", "selectors": [{"cel": {"expression": "true"}}]}),
-                Value::Null,
-                "selectors",
-            ),
-            (
-                json!({"deviceClassName": "gpu", "capacity": {"requests": {"memory": "0"}}}),
-                Value::Null,
-                "more than 0",
-            ),
-            (
-                json!({"deviceClassName": "gpu", "capacity": {"requests": {"mem": "10Gi"}}}),
-                Value::Null,
-                "`mem` is no capacity",
-            ),
-            (json!({"deviceClassName": "gpu"}), share(json!({"computeMilli": 0})), "how much"),
-            (
-                json!({"deviceClassName": "gpu"}),
-                share(json!({"sharing": "memory-capped"})),
-                "how much",
-            ),
-            (
-                json!({"deviceClassName": "small"}),
-                share(json!({"profile": "1g.10gb"})),
-                "leave out memory",
-            ),
-            (
-                json!({"deviceClassName": "small", "count": 2}),
-                share(json!({"sharing": "mps"})),
-                "one card",
-            ),
-            (json!({"deviceClassName": "gpu"}), share(json!({"sharing": "magic"})), "`magic`"),
-            (
-                json!({"deviceClassName": "gpu"}),
-                share(json!({"epoch": 3})),
-                "not for claims to say",
-            ),
-            (json!({"deviceClassName": "gpu"}), share(json!({"memory": 3})), "unknown field"),
-        ] {
-            let said = asked(exactly, config).unwrap_err();
-            assert!(said.contains(part), "{said}");
-        }
-    }
-}
+mod tests;

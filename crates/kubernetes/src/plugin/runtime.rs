@@ -122,7 +122,7 @@ impl Runtime {
 }
 
 /// The first cause of an error: what the transport says by itself says nothing.
-pub(super) fn cause(error: &dyn std::error::Error) -> String {
+pub(crate) fn cause(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.last().map_or_else(String::new, ToString::to_string)
 }

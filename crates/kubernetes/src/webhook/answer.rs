@@ -29,17 +29,21 @@ pub(super) async fn to_pod(
         return response;
     };
     let Ok(read) = serde_json::from_value::<Pod>(sent.clone()) else { return response };
-    let Some(spec) = read.spec.as_ref().filter(|spec| spec.node_name.is_none()) else {
+    let Some(spec) = read.spec.as_ref().filter(|_| !resources::is_ignored(&read)) else {
         return response;
     };
-    if resources::is_ignored(&read) {
-        return response;
-    }
     let namespace = request.namespace.as_deref().unwrap_or_default();
     let asking = match resources::read(spec, &seen.names) {
         Ok(asking) => asking,
         Err(why) => return response.deny(why),
     };
+    // Who names the node passes by the scheduler: nobody would give it anything.
+    if spec.node_name.is_some() {
+        return match asking.found.is_empty() || is_mirror(&read) {
+            true => response,
+            false => response.deny(NAMES_ITS_NODE),
+        };
+    }
     let named = of_ours(spec, namespace, seen, claims).await;
     if asking.found.is_empty() && named.is_empty() {
         return response;
@@ -52,6 +56,15 @@ pub(super) async fn to_pod(
     let warnings: Vec<String> = warnings.map(|text| cut(&text)).collect();
     response.warnings = (!warnings.is_empty()).then_some(warnings);
     response
+}
+
+const NAMES_ITS_NODE: &str = "spec.nodeName has the pod pass by the scheduler, and it would run without a GPU; name the node by a nodeSelector, such as \
+                              kubernetes.io/hostname, and leave nodeName out";
+
+/// Whether a kubelet tells of a pod of its own files, which runs already.
+fn is_mirror(pod: &Pod) -> bool {
+    let annotations = pod.metadata.annotations.as_ref();
+    annotations.is_some_and(|all| all.contains_key("kubernetes.io/config.mirror"))
 }
 
 /// Answers for a claim or a template of claims.

@@ -164,13 +164,17 @@ fn a_pod_that_is_none_of_ours_is_let_in_as_it_is() {
     let cards = seen(&[slice("n1", 1, json!([]))]);
     let mut ignored = pod(json!({"nvidia.com/gpu": "9"}), json!({}));
     ignored["metadata"]["labels"] = json!({"hotpot.dev/webhook": "ignore"});
+    let mut mirror = pod(json!({"nvidia.com/gpu": "9"}), json!({"nodeName": "n1"}));
+    let own = answer(mirror.clone(), &cards, &Stored::default());
+    assert!(!own.allowed && own.result.message.contains("leave nodeName out"), "{own:?}");
+    mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "1"});
     let named =
         json!({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "not-there"}]});
     for pod in [
         pod(json!({"cpu": "1"}), json!({})),
-        pod(json!({"nvidia.com/gpu": "9"}), json!({"nodeName": "n1"})),
         pod(json!({}), named),
         ignored,
+        mirror,
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}}),
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {"containers": 7}}),
     ] {
