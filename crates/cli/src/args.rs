@@ -26,6 +26,8 @@ pub(crate) enum Verb {
     Run(Run),
     /// Replay a trace under one or more policies and compare them.
     Simulate(Simulate),
+    /// Say how workloads should share GPUs, how many that takes, and what they lose.
+    Advise(crate::advise::Advise),
     /// Decide where workloads would go, and why the rest waits. Nothing is carried out.
     Plan(Plan),
     /// Say for each node and GPU why a workload could or could not sit there.

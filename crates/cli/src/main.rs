@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 no (refused or failed), 2 wrong usage or unreadable input.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod agent;
 mod args;
 mod explain;
@@ -45,6 +46,7 @@ fn run(args: &Args) -> Result<Answer, Failure> {
     match &args.verb {
         Verb::Run(options) => run::run(options),
         Verb::Simulate(options) => simulate::run(options),
+        Verb::Advise(options) => advise::run(options),
         Verb::Plan(options) => plan::run(options),
         Verb::Explain(options) => explain::run(options),
         Verb::Agent(options) => agent::run(options),

@@ -244,7 +244,8 @@ pub(crate) fn within(at_ms: u64) -> String {
 }
 
 /// A span as files write it: `1h30m`, seconds rounded up.
-fn span(ms: u64) -> String {
+/// A length of time, such as `1d2h`, in whole seconds rounded up.
+pub(crate) fn span(ms: u64) -> String {
     let seconds = ms.div_ceil(1000);
     let units = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
     let mut rest = seconds;

@@ -24,6 +24,7 @@ mod order;
 mod placement;
 mod planner;
 mod preempt;
+pub mod sharing;
 
 pub use apply::apply;
 pub use check::{Violation, check};

@@ -26,7 +26,7 @@ const CONTAINER_KEYS: [&str; 7] =
     ["name", "image", "command", "args", "env", "workingDir", "resources"];
 
 /// Whether a file is a manifest, by its first keys.
-pub(crate) fn is_manifest(source: &Source) -> bool {
+pub fn is_manifest(source: &Source) -> bool {
     let yaml = ["yaml", "yml"].contains(&source.extension().as_str());
     yaml && source.text().lines().any(|line| line.starts_with("apiVersion:"))
 }
