@@ -9,6 +9,7 @@ mod cuda;
 mod fakes;
 mod gpu;
 mod install;
+mod interference;
 mod kubernetes_bind;
 mod kubernetes_chaos;
 mod kubernetes_lab;
@@ -41,6 +42,7 @@ const HELP: &str = "cargo xtask VERB
   ablate      what each term of the policy hotpot is good for [--quick]
   churn       policies where workloads leave again and wait in a queue [--quick]
   mig         acceptance of MIG requests against first fit and the exact optimum
+  interference  predicted speeds of shared GPUs against measured ones that were held out [--quick] [--write]
   fakes       the fake driver against NVIDIA's header and programs from PyPI
   cuda        the fake libcuda against NVIDIA's header and NVIDIA's own client
   limiter     what the limiter costs and what it holds, on a simulated GPU [--quick]
@@ -60,7 +62,7 @@ const HELP: &str = "cargo xtask VERB
   slurm-lab   a real Slurm cluster on this host: up DIR [OPTION...], down DIR, status DIR
   speed       CPU seconds and peak memory of whole runs
 
-reproduce, compare, ablate and churn read the full traces from ../shared/traces or $HOTPOT_TRACES.";
+reproduce, compare, ablate, churn and interference read the full traces from ../shared/traces or $HOTPOT_TRACES.";
 
 /// Commands that tell more of themselves than [`HELP`], and those that hand their words on.
 const OWN_HELP: [&str; 5] = ["gpu-test", "gpu-client", "kubernetes-lab", "slurm-lab", "speed-one"];
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         ["ablate", flags @ ..] => quick(flags).and_then(ablate::run),
         ["churn", flags @ ..] => quick(flags).and_then(churn::run),
         ["mig"] => mig::run(),
+        ["interference", words @ ..] => interference::run(words),
         ["install", prefix] => install::run(prefix),
         ["install"] => Err("name where to: cargo xtask install ~/.local".to_string()),
         ["occupancy", flags @ ..] => quick(flags).and_then(occupancy::run),

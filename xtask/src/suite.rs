@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use slurm_lab::{LabError, Options};
 
-use crate::{Verdict, cuda, fakes, metrics, reproduce, shell, slurm, tidy};
+use crate::{Verdict, cuda, fakes, interference, metrics, reproduce, shell, slurm, tidy};
 
 pub(crate) fn run() -> Verdict {
     tidy::run()?;
@@ -38,6 +38,7 @@ pub(crate) fn run() -> Verdict {
     fakes::run()?;
     cuda::run()?;
     metrics::read_by_others()?;
+    interference::slice()?;
     slurm::churn::slice()?;
     reproduce::slice()
 }

@@ -32,6 +32,8 @@ pub(crate) enum Verb {
     Plan(Plan),
     /// Say for each node and GPU why a workload could or could not sit there.
     Explain(Explain),
+    /// Find mistakes in sbatch scripts, Slurm's configuration and Kubernetes manifests, and mend them.
+    Check(crate::check::Check),
     /// Serve what this machine's GPUs do as Prometheus metrics.
     Agent(Agent),
     /// Show this machine's or a Slurm cluster's GPUs as pots: who sits where, what is free.

@@ -6,6 +6,7 @@
 mod advise;
 mod agent;
 mod args;
+mod check;
 mod explain;
 mod failure;
 mod generate;
@@ -49,6 +50,7 @@ fn run(args: &Args) -> Result<Answer, Failure> {
         Verb::Advise(options) => advise::run(options),
         Verb::Plan(options) => plan::run(options),
         Verb::Explain(options) => explain::run(options),
+        Verb::Check(options) => check::run(options),
         Verb::Agent(options) => agent::run(options),
         Verb::Top(options) => top::run(options),
         Verb::Report(options) => report::run(options),

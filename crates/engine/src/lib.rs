@@ -16,6 +16,7 @@ mod check;
 mod cycle;
 mod explain;
 mod fit;
+pub mod interference;
 mod lottery;
 mod memo;
 mod mig;
@@ -24,6 +25,7 @@ mod order;
 mod placement;
 mod planner;
 mod preempt;
+pub mod reactive;
 pub mod sharing;
 
 pub use apply::apply;

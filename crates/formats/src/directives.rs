@@ -4,6 +4,7 @@
 //! one, quotes hold words together, the last of two equal options counts.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::error::{Complaint, ReadError, quote};
 use crate::near::nearest;
@@ -160,7 +161,7 @@ impl<'a> Directives<'a> {
     }
 }
 
-fn is_apart(rest: &str) -> bool {
+pub(crate) fn is_apart(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with([' ', '\t'])
 }
 
@@ -196,24 +197,34 @@ fn unknown(word: &str, name: &str) -> String {
 
 /// The words of a directive: quotes hold blanks, a backslash the next character, `#` ends the line.
 pub(crate) fn words(text: &str) -> Result<Vec<String>, Complaint> {
+    Ok(spanned_words(text)?.into_iter().map(|(word, _)| word).collect())
+}
+
+/// As [`words`], each with the bytes of the line that it is made of.
+pub(crate) fn spanned_words(text: &str) -> Result<Vec<(String, Range<usize>)>, Complaint> {
     let mut words = Vec::new();
-    let mut word: Option<String> = None;
+    let mut word: Option<(String, usize)> = None;
     let mut quoted: Option<char> = None;
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        let begin = || (String::new(), at);
         match (quoted, c) {
             (Some(quote), c) if c == quote => quoted = None,
             (None, '"' | '\'') => {
                 quoted = Some(c);
-                word.get_or_insert_default();
+                word.get_or_insert_with(begin);
             }
-            (_, '\\') if quoted != Some('\'') => word.get_or_insert_default().extend(chars.next()),
-            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, '\\') if quoted != Some('\'') => {
+                word.get_or_insert_with(begin).0.extend(chars.next().map(|(_, c)| c));
+            }
+            (None, c) if c.is_whitespace() => {
+                words.extend(word.take().map(|(word, from)| (word, from..at)));
+            }
             (None, '#') if word.is_none() => break,
-            (_, c) => word.get_or_insert_default().push(c),
+            (_, c) => word.get_or_insert_with(begin).0.push(c),
         }
     }
-    words.extend(word);
+    words.extend(word.map(|(word, from)| (word, from..text.len())));
     match quoted {
         Some(quote) => Err(Complaint::new(format!("a {quote} is not closed"), "close the quote")),
         None => Ok(words),

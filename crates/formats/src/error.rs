@@ -56,6 +56,11 @@ pub struct Excerpt {
 }
 
 impl ReadError {
+    /// An error about a whole file, for those who read it by means of this crate.
+    pub fn about(file: &str, complaint: Complaint) -> Self {
+        Self::of_file(file, complaint)
+    }
+
     /// An error about a whole file.
     pub(crate) fn of_file(file: &str, complaint: Complaint) -> Self {
         Self {

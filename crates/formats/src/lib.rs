@@ -28,6 +28,7 @@ mod near;
 pub mod openb;
 mod options;
 pub mod philly;
+pub mod placed;
 pub mod policy;
 pub mod quantity;
 pub mod sacct;
@@ -36,15 +37,16 @@ mod table;
 mod text;
 pub mod throughput;
 pub mod trace;
-mod tree;
+pub mod tree;
 pub mod workloads;
-mod yaml;
+pub mod yaml;
 
 pub use dependency::{Dependency, DependencyKind};
 pub use error::{Complaint, Excerpt, ReadError};
 pub use job::Job;
 pub use jobs::jobs_of;
-pub use near::near;
+pub use names::is_mig_profile;
+pub use near::{is_slip, near};
 pub use text::{SIZE_MAX_BYTES, Source};
 pub use trace::{Reading, TraceKind, TraceOptions, read_trace};
 

@@ -32,7 +32,7 @@ pub(crate) fn mode(name: &str) -> Result<SharingKind, Complaint> {
 }
 
 /// Whether a word has the shape of a MIG profile: `1g.10gb`, `1g.10gb+me`.
-pub(crate) fn is_mig_profile(word: &str) -> bool {
+pub fn is_mig_profile(word: &str) -> bool {
     let (base, _) = word.split_once('+').unwrap_or((word, ""));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = base.split_once("g.").and_then(|(slices, size)| {

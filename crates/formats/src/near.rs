@@ -21,6 +21,16 @@ pub fn near<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str
     found.into_iter().map(|(_, name)| name).collect()
 }
 
+/// Edits that still are a slip of the hand.
+const SLIP_MAX: usize = 2;
+
+/// Whether a word is another one with a slip in it: at most two letters off, and not the same.
+pub fn is_slip(word: &str, name: &str) -> bool {
+    let short = |text: &str| text.chars().take(WORD_MAX).collect::<String>();
+    let near_in_length = word.len().abs_diff(name.len()) <= SLIP_MAX && word.len() <= WORD_MAX;
+    word != name && near_in_length && edits(&short(word), &short(name)) <= SLIP_MAX
+}
+
 fn plain(word: &str) -> String {
     word.chars().take(WORD_MAX).filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase()
 }

@@ -13,34 +13,46 @@ use crate::yaml;
 
 /// A place in a file: one-based line, one-based column in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spot {
-    pub(crate) line: usize,
-    pub(crate) column: usize,
+pub struct Spot {
+    /// One-based line.
+    pub line: usize,
+    /// One-based column in characters.
+    pub column: usize,
 }
 
 /// A value and where it begins.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) at: Spot,
-    pub(crate) value: Value,
+pub struct Entry {
+    /// Where it begins.
+    pub at: Spot,
+    /// What it is.
+    pub value: Value,
 }
 
 /// What a value is. Numbers keep their text, so that amounts are read exactly.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub enum Value {
+    /// Nothing.
     Null,
+    /// Yes or no.
     Flag(bool),
+    /// A number, as text.
     Number(String),
+    /// A text.
     Text(String),
+    /// A list.
     List(Vec<Entry>),
+    /// A table, in the order of the file.
     Table(Vec<(Key, Entry)>),
 }
 
 /// A key and where it stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Key {
-    pub(crate) at: Spot,
-    pub(crate) name: String,
+pub struct Key {
+    /// Where it begins.
+    pub at: Spot,
+    /// What it is called.
+    pub name: String,
 }
 
 impl Source {

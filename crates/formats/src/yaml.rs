@@ -15,10 +15,25 @@ use crate::tree::{Entry, Key, Spot, Value};
 /// Lists and tables within one another; the files described here need four.
 const DEPTH_MAX: usize = 16;
 
+/// As [`DEPTH_MAX`], for manifests of all kinds.
+const MANIFEST_DEPTH_MAX: usize = 48;
+
 /// The file as a tree.
 pub(crate) fn parse(source: &Source) -> Result<Entry, ReadError> {
+    within(source, DEPTH_MAX)
+}
+
+/// One document of a manifest, whatever its kind, as a tree.
+///
+/// # Errors
+/// What is no YAML, with its line.
+pub fn manifest(source: &Source) -> Result<Entry, ReadError> {
+    within(source, MANIFEST_DEPTH_MAX)
+}
+
+fn within(source: &Source, max_depth: usize) -> Result<Entry, ReadError> {
     let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
+        budget: serde_saphyr::budget! { max_depth: max_depth },
     };
     match serde_saphyr::from_str_with_options::<Spanned<Value>>(source.text(), options) {
         Ok(value) => Ok(entry(value)),

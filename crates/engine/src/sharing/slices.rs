@@ -1,6 +1,11 @@
 //! What a turn and what a MIG instance is worth.
 
-use model::{MigGeometry, ProfileIndex};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use model::{GpuModel, MigGeometry, MigProfile, ProfileIndex};
+
+use super::{Bound, Need};
 
 const WHOLE_MILLI: u32 = 1000;
 
@@ -56,11 +61,69 @@ pub fn instance_share(geometry: &MigGeometry, profile: ProfileIndex) -> Option<I
     Some(InstanceShare { compute_milli, memory_milli, off_milli })
 }
 
+/// Most instances on one GPU that each hold `booked`, context included: those of the smallest profile that does. Otherwise what no
+/// instance has enough of; [`Bound::Tenants`] where the model has no instances.
+pub(super) fn instances_max(model: &GpuModel, booked: Need) -> Result<u32, Bound> {
+    let Some(geometry) = &model.mig else { return Err(Bound::Tenants) };
+    let asked = u64::from(booked.compute_milli) * u64::from(geometry.compute_slices);
+    let mut computing = Vec::from_iter(geometry.profiles.iter().filter(|profile| {
+        let milli = u64::from(profile.compute_slices) * u64::from(WHOLE_MILLI);
+        profile.is_plain() && milli >= asked
+    }));
+    if computing.is_empty() {
+        return Err(Bound::Compute);
+    }
+    computing.retain(|profile| model.instance_memory_mib(profile) >= booked.memory_mib);
+    let size = |profile: &&MigProfile| {
+        (profile.memory_slices, profile.compute_slices, Reverse(profile.instances_max))
+    };
+    let smallest = computing.into_iter().min_by_key(size).ok_or(Bound::Memory)?;
+    Ok(u32::from(smallest.instances_max))
+}
+
 #[cfg(test)]
 mod tests {
-    use model::Catalogue;
+    use model::{Catalogue, MigLayout};
 
     use super::*;
+    use crate::best_start;
+
+    /// Instances that the placement rule finds room for, each time the smallest that will do.
+    fn placed(model: &GpuModel, need: Need) -> u32 {
+        let geometry = model.mig.as_ref().unwrap();
+        let slices = u64::from(geometry.compute_slices);
+        let mut enough = Vec::from_iter(geometry.indexed().filter(|(_, profile)| {
+            profile.is_plain()
+                && u64::from(profile.compute_slices) * 1000
+                    >= u64::from(need.compute_milli) * slices
+                && model.instance_memory_mib(profile) >= need.memory_mib
+        }));
+        enough.sort_by_key(|(_, profile)| (profile.memory_slices, profile.compute_slices));
+        let next = |layout: &MigLayout| {
+            let start = |index| Some((index, best_start(geometry, layout, index)?));
+            enough.iter().find_map(|(index, _)| start(*index))
+        };
+        let (mut layout, mut count) = (MigLayout::default(), 0);
+        while let Some((index, start)) = next(&layout) {
+            (layout, count) = (layout.with(index, start), count + 1);
+        }
+        count
+    }
+
+    #[test]
+    fn as_many_are_counted_as_the_placement_rule_seats() {
+        let catalogue = Catalogue::shipped().unwrap();
+        for name in ["a100-80gb", "a100-40gb", "a30", "h100-80gb"] {
+            let model = catalogue.get(name).unwrap();
+            for memory_mib in (0..model.memory_mib + 4096).step_by(1024) {
+                for compute_milli in (0..=1100).step_by(50) {
+                    let need = Need { memory_mib, compute_milli };
+                    let counted = instances_max(model, need).unwrap_or(0);
+                    assert_eq!(counted, placed(model, need), "{name} {need:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn turns_are_equal_less_what_changing_costs() {
