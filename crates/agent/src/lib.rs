@@ -12,7 +12,7 @@ mod occupants;
 mod own;
 mod pods;
 pub mod reading;
-mod seats;
+pub mod seats;
 mod server;
 mod tenants;
 mod text;

@@ -23,6 +23,9 @@ use crate::seats::{Seat, Seats};
 use crate::token::Token;
 use crate::{MetricNames, text};
 
+/// Connections at once, and of one address.
+const SEATS: usize = 64;
+const SEATS_OF_ONE: usize = 16;
 /// Time for a request to arrive in full; also how long an idle connection stays: who scrapes less often
 /// connects anew.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
@@ -53,7 +56,7 @@ pub(crate) async fn serve<T>(
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .with_state(Arc::new(endpoint));
-    let seats = Seats::new();
+    let seats = Seats::new(SEATS, SEATS_OF_ONE);
     let open = GracefulShutdown::new();
     let mut end = std::pin::pin!(end);
     let ended = loop {

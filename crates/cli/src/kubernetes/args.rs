@@ -104,7 +104,7 @@ pub(crate) struct Controller {
     #[arg(long, value_name = "NAMESPACE", env = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
     /// Names this controller among all that may lead; in a pod its name. Default: the host and the process.
-    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    #[arg(long, value_name = "NAME", env = "POD_NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) identity: Option<String>,
     /// How long a controller leads that cannot renew its lease: another one takes over after that.
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]

@@ -1,6 +1,6 @@
 //! What a pod asks of GPUs: its claims' requests as a demand of the engine. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::resource::v1::{
@@ -15,7 +15,12 @@ use crate::{names, quantity};
 
 /// Our classes of devices: those with a configuration for our driver, which only administrators can write.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Classes(BTreeMap<String, GpuShare>);
+pub(super) struct Classes {
+    /// What each says, or why that cannot be read: nobody is given more than was meant by a slip.
+    ours: BTreeMap<String, Result<GpuShare, String>>,
+    /// Of all classes, whosever they are.
+    names: BTreeSet<String>,
+}
 
 /// What a request of ours asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,21 +36,26 @@ pub(super) struct Asked {
 }
 
 impl Classes {
-    /// Reads classes; a configuration of ours that cannot be read counts as one that says nothing.
+    /// Reads classes.
     pub(super) fn of(classes: &[Arc<DeviceClass>]) -> Self {
-        let one = |class: &Arc<DeviceClass>| {
+        let ours = |class: &Arc<DeviceClass>| {
             let ours = share::of_class(class)?;
-            let share =
-                GpuShare::deserialize(&ours.parameters.0).unwrap_or_else(|_| GpuShare::new());
-            Some((class.metadata.name.clone()?, share))
+            let share = GpuShare::deserialize(&ours.parameters.0);
+            Some((class.metadata.name.clone()?, share.map_err(|error| error.to_string())))
         };
-        Self(classes.iter().filter_map(one).collect())
+        let names = classes.iter().filter_map(|class| class.metadata.name.clone());
+        Self { ours: classes.iter().filter_map(ours).collect(), names: names.collect() }
+    }
+
+    /// A class that a claim names and that is not there.
+    pub(super) fn missing<'a>(&self, spec: &'a ResourceClaimSpec) -> Option<&'a str> {
+        requests(spec).filter_map(class_of).find(|name| !self.names.contains(*name))
     }
 
     /// Whether any request of a claim is of one of them.
     pub(super) fn concern(&self, spec: &ResourceClaimSpec) -> bool {
         requests(spec)
-            .any(|request| class_of(request).is_some_and(|name| self.0.contains_key(name)))
+            .any(|request| class_of(request).is_some_and(|name| self.ours.contains_key(name)))
     }
 
     /// What a claim asks, request by request.
@@ -66,12 +76,15 @@ impl Classes {
         let name = &request.name;
         let exact = request.exactly.as_ref();
         let exact = exact.ok_or_else(|| format!("request {name}: firstAvailable is not supported; name models in GpuShare, in order of preference"))?;
-        let of_class = self.0.get(&exact.device_class_name);
+        let of_class = self.ours.get(&exact.device_class_name);
         let of_class = of_class.ok_or_else(|| {
             format!(
                 "request {name}: class {} is not one of hotpot's; put it into a claim of its own",
                 exact.device_class_name
             )
+        })?;
+        let of_class = of_class.as_ref().map_err(|why| {
+            format!("request {name}: GpuShare of class {}: {why}", exact.device_class_name)
         })?;
         if exact.selectors.as_ref().is_some_and(|all| !all.is_empty()) {
             return Err(format!(

@@ -1,5 +1,6 @@
 //! One cycle's decisions: from what is observed to what is to be written. Pure; the engine decides, and its check has the last word.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine::Planner;
@@ -106,6 +107,18 @@ impl Why {
         Self { reason: Self::WAITING, text }
     }
 
+    /// As it is where the scheduler has handed a pod back from these nodes: nothing is for ever then.
+    fn after(self, nodes: &BTreeSet<String>) -> Self {
+        if nodes.is_empty() || self.reason == Self::WAITING {
+            return self;
+        }
+        let nodes = nodes.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        Self::waiting(format!(
+            "the scheduler has handed it back from {nodes}, tried again later; elsewhere: {}",
+            self.text
+        ))
+    }
+
     /// The fleet, or a rule.
     fn refused(refusal: &Refusal, world: &World) -> Self {
         let pod =
@@ -164,6 +177,10 @@ pub fn decide(
     let world = World::of(seen, tried, &planner.policy().modes, now_ms);
     let mut decided = Decided::default();
     decided.without_plan(seen, &world);
+    for (pod, node) in &world.handed_back {
+        tried.note(pod.metadata.uid.as_deref().unwrap_or_default(), node, now_ms);
+        decided.take_back((seen, &world), std::slice::from_ref(pod));
+    }
     decided.acts.extend(templates::changes(seen, &stamp.at).into_iter().map(Act::Template));
     let plan = planner.plan(&world.snapshot);
     let violations = engine::check(&world.snapshot, &plan, planner.policy());
@@ -194,8 +211,10 @@ pub fn decide(
     }
     for (id, refusal) in &plan.waiting {
         let Some(waiting) = world.waiting.get(id) else { continue };
-        decided
-            .tell(waiting.members.iter().map(|member| &member.pod), &Why::refused(refusal, &world));
+        let pods = || waiting.members.iter().map(|member| &member.pod);
+        let uids = pods().filter_map(|pod| pod.metadata.uid.as_deref());
+        let nodes: BTreeSet<String> = uids.flat_map(|uid| tried.passed_over(uid, now_ms)).collect();
+        decided.tell(pods(), &Why::refused(refusal, &world).after(&nodes));
         decided.take_back((seen, &world), &waiting.given);
     }
     decided

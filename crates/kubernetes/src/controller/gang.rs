@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use model::Workload;
 
-use super::observation::Key;
+use super::observation::{Key, node_of};
 use super::stage::{Member, Stage};
 use crate::names;
 
@@ -85,15 +85,19 @@ impl Gang {
     fn has_started(&self) -> bool {
         let over = self.pods.iter().filter(|(_, stage)| matches!(stage, Stage::Over));
         let over: Vec<&str> = over.filter_map(|(pod, _)| controller(pod)).collect();
+        let is_bound = |pod: &Pod| node_of(pod).is_some();
         self.pods.iter().any(|(pod, stage)| match stage {
             Stage::Past | Stage::Open => true,
             Stage::Over => false,
             Stage::Ready
             | Stage::Held(_)
+            | Stage::HandedBack(_)
             | Stage::Unclaimed(_)
             | Stage::Halfway
             | Stage::Refused(_)
-            | Stage::Waits(..) => controller(pod).is_some_and(|owner| over.contains(&owner)),
+            | Stage::Waits(..) => {
+                is_bound(pod) || controller(pod).is_some_and(|owner| over.contains(&owner))
+            }
         })
     }
 

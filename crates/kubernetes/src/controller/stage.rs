@@ -10,6 +10,7 @@ use model::{Class, Demand, GpuDemand, NodeSet, Owner, Workload, WorkloadId};
 use super::ask::{Asked, Classes};
 use super::disruption;
 use super::eligible::Eligible;
+use super::fleet::Host;
 use super::host;
 use super::observation::{
     Observation, Users, created, foreign_gate, is_gated, is_over, key, node_of, node_of_claim,
@@ -41,6 +42,9 @@ pub(super) enum Stage {
     Ready,
     /// It waits at this gate of somebody else, as of one who admits jobs by their quota: until it is through, it is given nothing.
     Held(String),
+    /// Its claims have been given devices of this node for a while, and the scheduler finds that it cannot run there, whatever else stands in the way:
+    /// what it has goes back.
+    HandedBack(String),
     /// This claim of it has not been made yet.
     Unclaimed(String),
     /// Some of its claims have been given devices and others not, as when a controller died in between: what they have goes back.
@@ -69,7 +73,9 @@ pub(super) fn of(seen: &Observation, known: &Known<'_>, pod: &Arc<Pod>) -> Optio
         .flatten()
         .filter(|claim| known.classes.concern(&claim.spec))
         .collect();
-    if is_over(pod) || node_of(pod).is_some() {
+    let has_all = claims.iter().flatten().all(|claim| is_allocated(claim));
+    // One that was bound without devices, as when its claim was made anew under it, is given them where it is.
+    if is_over(pod) || node_of(pod).is_some() && has_all {
         let stage = if is_over(pod) { Stage::Over } else { Stage::Past };
         return (!ours.is_empty()).then_some(stage);
     }
@@ -81,8 +87,21 @@ pub(super) fn of(seen: &Observation, known: &Known<'_>, pod: &Arc<Pod>) -> Optio
         let name = names.into_iter().nth(at).map(|claim| claim.name.clone()).unwrap_or_default();
         return is_gated(pod).then_some(Stage::Unclaimed(name));
     }
+    let mut closed = claims.iter().copied().flatten().filter(|claim| !is_allocated(claim));
+    if let Some(class) = closed.find_map(|claim| known.classes.missing(&claim.spec)) {
+        let why = format!("there is no device class {class}, which its claim names");
+        return is_gated(pod).then_some(Stage::Refused(why));
+    }
     let open: Vec<&Arc<ResourceClaim>> =
         ours.iter().copied().filter(|claim| !is_allocated(claim)).collect();
+    let given = || ours.iter().copied().find(|claim| is_given_long(claim, known.now_ms));
+    if open.is_empty()
+        && !is_gated(pod)
+        && is_unschedulable(pod)
+        && let Some(node) = given().and_then(|claim| node_of_claim(claim))
+    {
+        return Some(Stage::HandedBack(node));
+    }
     if open.is_empty() {
         let stage = if is_gated(pod) { Stage::Ready } else { Stage::Open };
         return (is_gated(pod) || !ours.is_empty()).then_some(stage);
@@ -99,7 +118,8 @@ pub(super) fn of(seen: &Observation, known: &Known<'_>, pod: &Arc<Pod>) -> Optio
         Err(why) => return Some(Stage::Refused(why)),
     };
     let (gpus, asked) = asked;
-    let nodes = match ours.iter().find_map(|claim| node_of_claim(claim)) {
+    let bound = node_of(pod).map(str::to_owned);
+    let nodes = match ours.iter().find_map(|claim| node_of_claim(claim)).or(bound) {
         Some(node) => NodeSet::only([node].into()),
         None if is_gated(pod) => known.eligible.nodes(pod, &BTreeSet::new()),
         None => {
@@ -107,7 +127,8 @@ pub(super) fn of(seen: &Observation, known: &Known<'_>, pod: &Arc<Pod>) -> Optio
             known.eligible.nodes(pod, &passed_over)
         }
     };
-    let host = host::asked(pod);
+    // CPU and memory of whoever is bound are counted where he is.
+    let host = if node_of(pod).is_some() { Host::default() } else { host::asked(pod) };
     let demand =
         Demand { cpu_milli: host.cpu_milli, memory_mib: host.memory_mib, gpus: Some(gpus), nodes };
     let workload = Box::new(workload(pod, demand, &asked));
@@ -146,6 +167,25 @@ fn workload(pod: &Pod, demand: Demand, asked: &[(Arc<ResourceClaim>, Vec<Asked>)
         preempts: disruption::preempts(pod),
         ..Workload::new(WorkloadId(0), name, owner, demand)
     }
+}
+
+/// A pod whose devices are given is bound within this, or something else stands in its way.
+const BOUND_WITHIN_MS: u64 = 15_000;
+
+/// Whether the claim was given its devices long enough ago that its pod should have been bound.
+fn is_given_long(claim: &ResourceClaim, now_ms: u64) -> bool {
+    let allocation = claim.status.as_ref().and_then(|status| status.allocation.as_ref());
+    let at = allocation.and_then(|allocation| allocation.allocation_timestamp.as_ref());
+    let at_ms = at.and_then(|at| u64::try_from(at.0.as_millisecond()).ok());
+    at_ms.is_some_and(|at_ms| now_ms > at_ms.saturating_add(BOUND_WITHIN_MS))
+}
+
+/// Whether the scheduler has looked at it and found no node.
+fn is_unschedulable(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| {
+        condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable")
+    })
 }
 
 fn is_allocated(claim: &ResourceClaim) -> bool {

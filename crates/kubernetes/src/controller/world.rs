@@ -55,6 +55,8 @@ pub(super) struct World {
     pub(super) settled: Vec<Arc<Pod>>,
     /// Pods that have been given devices and cannot start, as their gang cannot.
     pub(super) held_back: Vec<Arc<Pod>>,
+    /// Pods that the scheduler cannot bind to the node of their devices, with that node.
+    pub(super) handed_back: Vec<(Arc<Pod>, String)>,
     /// Claims that hold more than there is, or what is not there any more.
     pub(super) strays: Vec<(Key, String)>,
 }
@@ -207,6 +209,10 @@ impl World {
             }
             Stage::Past | Stage::Open => {
                 self.settled.extend(Some(pod).filter(|pod| tell::is_told_to_wait(pod)));
+                None
+            }
+            Stage::HandedBack(node) => {
+                self.handed_back.push((pod, node));
                 None
             }
             Stage::Halfway => {

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::seats::{Seat, Seats};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -13,13 +14,13 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-/// Connections at once.
+/// Connections at once, and of one address: who connects and says nothing does not keep others out.
 const CONNECTIONS_MAX: usize = 512;
+const OF_ONE_MAX: usize = 64;
 /// Time for a handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// An idle connection stays longer than API servers keep theirs (90 s), so that none is closed while a request is on its way.
@@ -59,7 +60,7 @@ pub(crate) async fn serve(
     door: Arc<impl Door>,
     end: impl Future<Output = ()>,
 ) {
-    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let seats = Seats::new(CONNECTIONS_MAX, OF_ONE_MAX);
     let open = GracefulShutdown::new();
     let mut end = std::pin::pin!(async {
         end.await;
@@ -81,13 +82,10 @@ pub(crate) async fn serve(
     let _ended = timeout(FAREWELL, open.shutdown()).await;
 }
 
-async fn accept(
-    listener: &TcpListener,
-    seats: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let seat = Arc::clone(seats).acquire_owned().await.ok()?;
+async fn accept(listener: &TcpListener, seats: &Seats) -> Option<(TcpStream, Seat)> {
+    let seat = seats.free().await?;
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, seat)),
+        Ok((stream, peer)) => Some((stream, seats.give(seat, peer.ip())?)),
         Err(_) => {
             // Out of descriptors, say: others will end, the queue waits.
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -102,7 +100,7 @@ async fn connection(
     tls: Arc<ServerConfig>,
     door: Arc<impl Door>,
     watcher: Watcher,
-    seat: OwnedSemaphorePermit,
+    seat: Seat,
 ) {
     let acceptor = TlsAcceptor::from(tls);
     let Ok(Ok(stream)) = timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await else { return };

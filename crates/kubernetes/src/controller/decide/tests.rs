@@ -1,5 +1,6 @@
 //! Cycles over clusters that are written down as their objects are.
 
+use k8s_openapi::api::resource::v1::DeviceClass;
 use model::{Placement, Policy, Preemption};
 use serde_json::{Value, json};
 
@@ -140,4 +141,53 @@ fn a_pod_that_never_runs_does_not_keep_another_one_from_leaving() {
         "{:?}",
         decided(&seen)
     );
+}
+
+#[test]
+fn without_its_class_a_gate_stays_shut_and_a_class_that_cannot_be_read_gives_nothing() {
+    let mut seen = cluster();
+    claim(&mut seen, "c", false);
+    pod(&mut seen, "p", "c", gates(&[names::GATE]));
+    let class = seen.classes.remove(0);
+    let why = "tell p: there is no device class gpu.hotpot.dev, which its claim names";
+    assert_eq!(decided(&seen), [why]);
+    let mut class = DeviceClass::clone(&class);
+    let opaque = class.spec.config.as_mut().unwrap()[0].opaque.as_mut().unwrap();
+    opaque.parameters.0["memoryMib"] = json!(1024);
+    seen.classes.push(Arc::new(class));
+    let said = decided(&seen);
+    let part = "request gpu: GpuShare of class gpu.hotpot.dev: unknown field `memoryMib`";
+    assert!(said.len() == 1 && said[0].contains(part), "{said:?}");
+}
+
+#[test]
+fn devices_go_back_from_a_pod_that_cannot_be_bound_where_they_are() {
+    let mut seen = cluster();
+    claim(&mut seen, "c", true);
+    pod(&mut seen, "p", "c", json!({}));
+    assert_eq!(decided(&seen), [""; 0], "the scheduler has not looked yet");
+    let of =
+        |seen: &mut Observation| seen.pods.get_mut(&("team".into(), "p".into())).unwrap().clone();
+    let mut tried = Pod::clone(&of(&mut seen));
+    let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
+    tried.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
+    seen.pods.insert(key(&tried.metadata), Arc::new(tried));
+    let given = |seen: &mut Observation, at: &str| {
+        let claim = seen.claims.get_mut(&("team".into(), "c".into())).unwrap();
+        let status = Arc::make_mut(claim).status.as_mut().unwrap();
+        status.allocation.as_mut().unwrap().allocation_timestamp =
+            Some(serde_json::from_value(json!(at)).unwrap());
+    };
+    given(&mut seen, "2027-01-15T07:59:55Z");
+    assert_eq!(decided(&seen), [""; 0], "it was given them 5 s ago");
+    given(&mut seen, "2027-01-15T07:59:30Z");
+    assert_eq!(decided(&seen), ["take back Some(\"c\")"]);
+}
+
+#[test]
+fn a_pod_that_is_bound_without_devices_is_given_them_where_it_is() {
+    let mut seen = cluster();
+    claim(&mut seen, "c", false);
+    pod(&mut seen, "p", "c", json!({"nodeName": "n1"}));
+    assert_eq!(decided(&seen), ["give p, 0"]);
 }
