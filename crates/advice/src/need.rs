@@ -52,6 +52,11 @@ impl Need {
         })
     }
 
+    /// Whether no card of the model has that much memory.
+    pub(crate) fn is_too_large(&self, model: &GpuModel) -> bool {
+        model.memory_mib > 0 && self.memory_mib > model.memory_mib
+    }
+
     /// The larger of its parts of memory and compute, in thousandths of a GPU.
     pub fn size_milli(&self, model: &GpuModel) -> u32 {
         let by_memory = (self.memory_mib * 1000).checked_div(model.memory_mib).unwrap_or(0);
@@ -97,8 +102,7 @@ pub(crate) fn demand_as(
     let need = Need::of(workload, model)?;
     let gpus = demand.gpus.as_mut()?;
     let is_wide = gpus.count > 1 || workload.members > 1;
-    let is_too_large = model.memory_mib > 0 && need.memory_mib > model.memory_mib;
-    if is_too_large {
+    if need.is_too_large(model) {
         return None;
     }
     if kind == SharingKind::Exclusive {

@@ -12,14 +12,12 @@ use crate::need::{Need, welcome};
 
 /// GPUs of a machine, as most have.
 const NODE_GPUS: u32 = 8;
-/// Tenants of a card where several processes run at once (NVIDIA MPS guide, client limits).
-const TENANTS_MAX: u8 = 48;
 /// Cards tried at most.
 const CARDS_MAX: u32 = 1 << 20;
 
 /// All modes that can be had, in the order in which an idle card is put into one.
 pub(crate) fn modes() -> Vec<SharingMode> {
-    let tenants_max = TENANTS_MAX;
+    let tenants_max = SharingMode::TENANTS_MAX;
     vec![
         SharingMode::MemoryCapped { tenants_max },
         SharingMode::Mps { tenants_max },
@@ -56,7 +54,7 @@ pub(crate) fn pack(list: &[Workload], model: &Arc<GpuModel>) -> Packed {
         let count = workload.demand.gpu_count() as u64 * u64::from(workload.members.max(1));
         (count, each)
     };
-    order.sort_by_key(|workload| (std::cmp::Reverse(size(workload)), workload.id));
+    order.sort_by_cached_key(|workload| (std::cmp::Reverse(size(workload)), workload.id));
     let total: u64 = list.iter().map(size).map(|(count, each)| count * u64::from(each)).sum();
     let least = u32::try_from(total.div_ceil(1000)).unwrap_or(CARDS_MAX).clamp(1, CARDS_MAX);
     let mut cards = least.next_multiple_of(NODE_GPUS);

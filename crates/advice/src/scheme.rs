@@ -261,9 +261,9 @@ fn others(workload: &Workload, model: &GpuModel) -> SharingKind {
 }
 
 fn too_large(workload: &Workload, model: &GpuModel, warnings: &mut Vec<Warning>) {
-    let Some(need) = Need::of(workload, model).filter(|need| !need.is_whole) else { return };
+    let Some(need) = Need::of(workload, model).filter(|need| need.is_too_large(model)) else {
+        return;
+    };
     let asked_mib = need.memory_mib.saturating_add(model.context_mib);
-    if model.memory_mib > 0 && need.memory_mib > model.memory_mib {
-        warnings.push(Warning::TooLarge { asked_mib, has_mib: model.memory_mib });
-    }
+    warnings.push(Warning::TooLarge { asked_mib, has_mib: model.memory_mib });
 }

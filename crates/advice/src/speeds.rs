@@ -1,7 +1,7 @@
 //! Speeds by arithmetic alone, where nothing is known of tenants but what they ask: nobody is faster than his part.
 
 use engine::sharing::{Switching, instance_share, turn_milli};
-use model::{Gpu, GpuModel, Share, SharingKind, Tenant, Trace, Workload};
+use model::{Gpu, GpuModel, ProfileIndex, Share, SharingKind, Tenant, Trace, Workload};
 use simulator::Speeds;
 
 use crate::need::Need;
@@ -54,7 +54,7 @@ impl Speeds for ByArithmetic {
         let together = (turns * FULL_MILLI / all.max(1)).min(turns).min(FULL_MILLI);
         let one = |(tenant, workload): (&Tenant, &&Workload)| match tenant.share {
             Share::Exclusive => FULL_MILLI as u32,
-            Share::Mig { .. } => of_instance(gpu, tenant.share, self.asked(workload)),
+            Share::Mig { profile, .. } => of_instance(gpu, profile, self.asked(workload)),
             Share::TimeSlice { .. } | Share::Mps { .. } | Share::MemoryCapped { .. } => {
                 together as u32
             }
@@ -63,8 +63,7 @@ impl Speeds for ByArithmetic {
     }
 }
 
-fn of_instance(gpu: &Gpu, share: Share, asked_milli: u64) -> u32 {
-    let Share::Mig { profile, .. } = share else { return FULL_MILLI as u32 };
+fn of_instance(gpu: &Gpu, profile: ProfileIndex, asked_milli: u64) -> u32 {
     let has = gpu.model().mig.as_ref().and_then(|geometry| instance_share(geometry, profile));
     let has = has.map_or(FULL_MILLI, |share| u64::from(share.compute_milli));
     (has * FULL_MILLI / asked_milli.max(1)).min(FULL_MILLI) as u32

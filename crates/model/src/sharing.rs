@@ -32,6 +32,9 @@ pub enum SharingMode {
 }
 
 impl SharingMode {
+    /// Most tenants of a card that several share where nobody sets a number: as under MPS (NVIDIA MPS guide, client limits).
+    pub const TENANTS_MAX: u8 = 48;
+
     /// The mode without its parameters.
     pub fn kind(self) -> SharingKind {
         match self {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use engine::interference::{Observation, Slice};
+use engine::interference::Observation;
+use engine::sharing::InstanceShare;
 use formats::Source;
 use model::SharingKind;
 
@@ -103,7 +104,8 @@ fn instances() -> Result<Vec<Observation>, String> {
             "4g" => (4, 4),
             _ => return None,
         };
-        let slice = Slice { compute_milli: milli(compute, 7), memory_milli: milli(memory, 8) };
+        let slice =
+            InstanceShare { compute_milli: milli(compute, 7), memory_milli: milli(memory, 8) };
         Some(Observation {
             mode: SharingKind::Mig,
             gpu: "a100-40gb".to_string(),

@@ -13,8 +13,6 @@ use super::groups::{Alike, alike};
 
 /// Kinds of workloads shown.
 const KINDS_MAX: usize = 10;
-/// Tenants of a card where several processes run at once (NVIDIA MPS guide, client limits).
-const TENANTS_MAX: u8 = 48;
 
 pub(super) fn text(asked: &Asked<'_>, advice: &Advice) -> String {
     let model = asked.question.model;
@@ -44,7 +42,7 @@ fn kind(text: &mut String, model: &GpuModel, one: &Alike<'_>) {
         let _ = writeln!(text, "  asks for whole cards: nothing to reckon");
         return;
     }
-    let shared = SharingMode::MemoryCapped { tenants_max: TENANTS_MAX };
+    let shared = SharingMode::MemoryCapped { tenants_max: SharingMode::TENANTS_MAX };
     let asked = sharing::Need { memory_mib: need.memory_mib, compute_milli: need.compute_milli };
     capacity(text, model, &need, capacity_on(model, shared, asked));
     let turns = capacity_on(model, shared, sharing::Need { compute_milli: 0, ..asked }).tenants;

@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use model::{Profile, SharingKind};
 
-use super::Slice;
+use crate::sharing::InstanceShare;
 
 /// How much more than their sum several light neighbours slow down under MPS, where the first finds idle
 /// multiprocessors and the later ones do not (ParvaGPU's tables). Below `1 / ln 7`, so that more is never faster.
@@ -73,12 +73,12 @@ pub(super) fn by_profiles(mode: SharingKind, own: &Profile, other: &Profile) -> 
 }
 
 /// What a slice is called where kinds of neighbours are.
-pub(super) fn slice_name(slice: Slice) -> String {
+pub(super) fn slice_name(slice: InstanceShare) -> String {
     format!("slice {}/{}", slice.compute_milli, slice.memory_milli)
 }
 
 /// ln α on a slice of which nothing else is known.
-pub(super) fn slice_offset(slice: Slice) -> f64 {
+pub(super) fn slice_offset(slice: InstanceShare) -> f64 {
     let part = f64::from(slice.compute_milli.clamp(1, 999)) / 1000.0;
     libm::log(libm::pow(part, -SLICE_POWER) - 1.0)
 }

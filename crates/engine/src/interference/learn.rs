@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use model::SharingKind;
 
 use super::terms::{Key, NOISE, Terms, prior};
-use super::{Interference, Slice, compose};
+use super::{Interference, compose};
+use crate::sharing::InstanceShare;
 
 /// Passes over all terms when many observations are fitted.
 const SWEEPS: usize = 12;
@@ -26,7 +27,7 @@ pub struct Observation {
     /// The kinds of the others on the GPU; not read under MIG.
     pub others: Vec<String>,
     /// The tenant's instance, under MIG.
-    pub slice: Option<Slice>,
+    pub slice: Option<InstanceShare>,
     /// Speed relative to alone on the whole GPU.
     pub speed: f64,
 }

@@ -14,6 +14,7 @@ pub use shipped::ShippedError;
 use alloc::vec::Vec;
 use model::{Profile, SharingKind};
 
+use crate::sharing::InstanceShare;
 use terms::{NOISE, Terms};
 
 /// No prediction is below this speed.
@@ -23,15 +24,6 @@ pub const KINDS_MAX: usize = 1024;
 /// Most terms remembered, those of pairs included; the one observed longest ago goes first.
 pub const TERMS_MAX: usize = 65_536;
 
-/// The part of a card that a MIG instance is, in thousandths of the card (1 to 1000).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slice {
-    /// Compute slices.
-    pub compute_milli: u32,
-    /// Memory slices.
-    pub memory_milli: u32,
-}
-
 /// One of those who share a GPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tenant<'a> {
@@ -40,7 +32,7 @@ pub struct Tenant<'a> {
     /// What was measured of it alone.
     pub profile: Profile,
     /// Its MIG instance; read under MIG only.
-    pub slice: Option<Slice>,
+    pub slice: Option<InstanceShare>,
 }
 
 /// What a prediction rests on, weakest first.
@@ -125,7 +117,7 @@ impl Interference {
         }
     }
 
-    fn on_slice(&self, gpu: &str, tenant: &Tenant<'_>, slice: Slice) -> Prediction {
+    fn on_slice(&self, gpu: &str, tenant: &Tenant<'_>, slice: InstanceShare) -> Prediction {
         let sum = self.terms.sum(SharingKind::Mig, gpu, tenant.kind, &compose::slice_name(slice));
         let ln = sum.ln + compose::slice_offset(slice);
         together(SharingKind::TimeSlice, alloc::vec![Pair { ln, ..sum }])

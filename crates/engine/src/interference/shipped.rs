@@ -6,7 +6,8 @@ use core::fmt;
 
 use model::SharingKind;
 
-use super::{Observation, Slice};
+use super::Observation;
+use crate::sharing::InstanceShare;
 
 pub(super) const TABLE: &str = include_str!("../../../../data/interference.csv");
 
@@ -70,8 +71,10 @@ fn row(fields: &[&str], kinds: &mut Vec<String>, found: &mut Vec<Observation>) -
             found.push(seen(SharingKind::Mps, gpu, kind(of)?, others, None, speed(told)?));
         }
         ["slice", gpu, of, compute, memory, told] => {
-            let slice =
-                Slice { compute_milli: compute.parse().ok()?, memory_milli: memory.parse().ok()? };
+            let slice = InstanceShare {
+                compute_milli: compute.parse().ok()?,
+                memory_milli: memory.parse().ok()?,
+            };
             found.push(seen(
                 SharingKind::Mig,
                 gpu,

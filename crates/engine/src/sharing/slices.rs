@@ -47,8 +47,13 @@ pub struct InstanceShare {
     pub compute_milli: u32,
     /// Thousandths of its memory, by real memory slices: 3g of 8 is 500.
     pub memory_milli: u32,
+}
+
+impl InstanceShare {
     /// Compute less memory: how far "half the memory" is from "half the card"; −72 for 3g.40gb of A100-80GB.
-    pub off_milli: i32,
+    pub fn off_milli(self) -> i32 {
+        self.compute_milli as i32 - self.memory_milli as i32
+    }
 }
 
 /// What an instance of a profile has of its GPU (NVIDIA MIG user guide, "Supported profiles"); `None` if the geometry has no such profile.
@@ -57,8 +62,7 @@ pub fn instance_share(geometry: &MigGeometry, profile: ProfileIndex) -> Option<I
     let part = |slices: u8, all: u8| u32::from(slices) * WHOLE_MILLI / u32::from(all.max(1));
     let compute_milli = part(profile.compute_slices, geometry.compute_slices);
     let memory_milli = part(profile.memory_slices, geometry.memory_slices);
-    let off_milli = compute_milli as i32 - memory_milli as i32;
-    Some(InstanceShare { compute_milli, memory_milli, off_milli })
+    Some(InstanceShare { compute_milli, memory_milli })
 }
 
 /// Most instances on one GPU that each hold `booked`, context included: those of the smallest profile that does. Otherwise what no
@@ -141,11 +145,11 @@ mod tests {
         let geometry = catalogue.get("a100-80gb").unwrap().mig.clone().unwrap();
         let of = |name: &str| instance_share(&geometry, geometry.find(name).unwrap()).unwrap();
         let three = of("3g.40gb");
-        assert_eq!((three.compute_milli, three.memory_milli, three.off_milli), (428, 500, -72));
+        assert_eq!((three.compute_milli, three.memory_milli, three.off_milli()), (428, 500, -72));
         let seven = of("7g.80gb");
-        assert_eq!((seven.compute_milli, seven.memory_milli, seven.off_milli), (1000, 1000, 0));
+        assert_eq!((seven.compute_milli, seven.memory_milli, seven.off_milli()), (1000, 1000, 0));
         let one = of("1g.10gb");
-        assert_eq!((one.compute_milli, one.memory_milli, one.off_milli), (142, 125, 17));
+        assert_eq!((one.compute_milli, one.memory_milli, one.off_milli()), (142, 125, 17));
         assert_eq!(instance_share(&geometry, ProfileIndex(200)), None);
     }
 }

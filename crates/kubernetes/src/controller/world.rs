@@ -64,9 +64,6 @@ pub(super) struct World {
 /// Claims are made of templates within this, where nothing is wrong.
 const CLAIMS_MADE_MS: u64 = 15_000;
 
-/// Tenants of a card where the policy sets no number: 48 as under MPS (NVIDIA MPS guide, client limits).
-const TENANTS_MAX: u8 = 48;
-
 /// What holders are seen by.
 struct Rules<'a> {
     /// Of the policy.
@@ -81,7 +78,7 @@ impl Rules<'_> {
     fn mode(&self, held: &Held) -> SharingMode {
         let kind = held.share.kind();
         let listed = self.modes.iter().find(|mode| mode.kind() == kind);
-        let limit = listed.map_or(TENANTS_MAX, |mode| mode.tenants_max());
+        let limit = listed.map_or(SharingMode::TENANTS_MAX, |mode| mode.tenants_max());
         let here = self.tenants.get(&held.gpu).copied().unwrap_or_default();
         held.share.mode(limit.max(here))
     }
