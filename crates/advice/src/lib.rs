@@ -7,11 +7,9 @@
 pub mod need;
 mod packed;
 pub mod scheme;
-mod speeds;
 mod table;
 mod timed;
 
-pub use speeds::ByArithmetic;
 pub use table::{Card, Held, Row, Way};
 pub use timed::Course;
 

@@ -1,7 +1,11 @@
 //! The list under one way of sharing, in figures; and what sits on each card.
 
-use engine::sharing::{GpuHours, alpha, efficiency};
-use model::{Arrival, Gpu, Isolation, Share, SharingKind, Snapshot, Trace, Workload, WorkloadId};
+use engine::interference::is_waited_for;
+use engine::sharing::{GpuHours, alpha, efficiency, latency_factor};
+use model::{
+    Arrival, Gpu, GpuAsk, GpuDemand, GpuModel, Isolation, Profile, Share, SharingKind, Trace,
+    Workload,
+};
 use serde::Serialize;
 use simulator::IllegalPlan;
 
@@ -42,8 +46,11 @@ pub struct Row {
     pub stranded_mib: u64,
     /// `Σ P_eff / P_total` over the cards in use; see [`engine::sharing::efficiency`].
     pub efficiency: f64,
-    /// The largest overhead α of anybody; see [`engine::sharing::alpha`].
+    /// The largest overhead α of anybody; see [`engine::sharing::alpha`]. Of those somebody waits for, while they compute.
     pub worst_alpha: f64,
+    /// How many times longer answers take at most, at any percentile, among those somebody waits for; `None` if there are none or
+    /// somebody cannot keep up. See [`engine::sharing::latency_factor`].
+    pub worst_latency: Option<f64>,
     /// The list's course on the cards that there are, where all running times are known.
     pub course: Option<Course>,
     /// GPU hours: those of the course, or else of a day; busy as far as it is said how much each computes.
@@ -110,35 +117,37 @@ fn under(question: &Question<'_>, way: Way, each: &[Scheme]) -> (Vec<Arrival>, u
         if let Some(demand) = demand.or_else(whole) {
             arrival.workload.demand = demand;
         }
+        arrival.workload.profile = with_load(&question.trace.arrivals[at].workload, question.model);
         arrival
     };
     let arrivals = question.trace.arrivals.iter().zip(each).enumerate().map(one).collect();
     (arrivals, alone)
 }
 
+/// What is known of a workload, with the part of a card that it asks as what it takes where that was not measured; whoever says
+/// nothing is taken to want all of it, which is the worst that can come.
+fn with_load(asked: &Workload, model: &GpuModel) -> Profile {
+    let profile = asked.profile;
+    let names_instance =
+        || matches!(&asked.demand.gpus, Some(GpuDemand { each: GpuAsk::Profile(_), .. }));
+    let Some(need) = Need::of(asked, model).filter(|_| !names_instance()) else { return profile };
+    let said = Some(need.compute_milli).filter(|milli| *milli > 0 && !need.is_whole);
+    let busy_milli = profile.busy_milli.or(said).or(Some(WHOLE_MILLI));
+    Profile { busy_milli, sm_milli: profile.sm_milli.or(said), ..profile }
+}
+
 fn cards(question: &Question<'_>, packed: &Packed) -> Vec<Card> {
     let nodes = packed.snapshot.fleet().nodes().iter();
     let used = nodes.flat_map(|node| node.gpus()).filter(|gpu| !gpu.is_idle());
-    used.map(|gpu| card(question, &packed.snapshot, gpu)).collect()
+    used.map(|gpu| card(question, gpu)).collect()
 }
 
-fn card(question: &Question<'_>, snapshot: &Snapshot, gpu: &Gpu) -> Card {
-    let workload = |id: WorkloadId| snapshot.running().get(&id).map(|one| one.workload.as_ref());
-    let tenants: Vec<&Workload> =
-        gpu.tenants().iter().filter_map(|tenant| workload(tenant.workload)).collect();
-    let speeds = question.speeds.of(gpu, &tenants);
-    let held = gpu.tenants().iter().zip(tenants.iter().zip(speeds)).map(
-        |(tenant, (workload, speed_milli))| {
-            let (memory_mib, compute_milli) = amounts(question, gpu, tenant.share, workload);
-            Held {
-                workload: workload.id.0,
-                share: tenant.share,
-                memory_mib,
-                compute_milli,
-                speed_milli,
-            }
-        },
-    );
+fn card(question: &Question<'_>, gpu: &Gpu) -> Card {
+    let held = gpu.tenants().iter().zip(question.speeds.of(gpu)).map(|(tenant, speed_milli)| {
+        let (share, workload) = (tenant.share, &tenant.workload);
+        let (memory_mib, compute_milli) = amounts(question, gpu, share, workload);
+        Held { workload: workload.id.0, share, memory_mib, compute_milli, speed_milli }
+    });
     Card { mode: gpu.mode().kind(), held: held.collect() }
 }
 
@@ -193,13 +202,38 @@ fn figures(
         memory_use: if total_mib > 0 { booked_mib as f64 / total_mib as f64 } else { 0.0 },
         compute_use: part(asked as f64 / 1000.0),
         stranded_mib: total_mib.saturating_sub(booked_mib),
-        efficiency: part(efficiency(held().map(|one| (one.compute_milli, speed(one))))),
+        efficiency: part(efficiency(held().map(|one| (one.compute_milli, done(question, one))))),
+        worst_latency: worst_latency(question, cards),
         worst_alpha: held().map(|one| alpha(speed(one))).fold(0.0, f64::max),
         hours: hours(question, gpus, course),
         course,
         isolation: cards.iter().map(|card| card.mode.isolation()).min().unwrap_or(Isolation::Hard),
         fault_domain: cards.iter().map(fault_domain).max().unwrap_or(0),
     }
+}
+
+/// The part of its work that somebody gets done: whoever is waited for does all of it as long as he keeps up.
+fn done(question: &Question<'_>, one: &Held) -> f64 {
+    let speed = f64::from(one.speed_milli) / 1000.0;
+    match waited_for(question, one) {
+        Some(busy) if busy > 0.0 => (speed / busy).min(1.0),
+        _ => speed,
+    }
+}
+
+/// The part of its time in which somebody computes who is waited for; `None` for others.
+fn waited_for(question: &Question<'_>, one: &Held) -> Option<f64> {
+    let workload = &question.trace.arrivals.get(one.workload as usize)?.workload;
+    let busy_milli = with_load(workload, question.model).busy_milli.unwrap_or(0);
+    is_waited_for(workload).then(|| f64::from(busy_milli) / 1000.0)
+}
+
+fn worst_latency(question: &Question<'_>, cards: &[Card]) -> Option<f64> {
+    let factor = |one: &Held| {
+        Some(latency_factor(f64::from(one.speed_milli) / 1000.0, waited_for(question, one)?))
+    };
+    let worst = cards.iter().flat_map(|card| &card.held).filter_map(factor).reduce(f64::max);
+    worst.filter(|factor| factor.is_finite())
 }
 
 /// Hours of the course; without one, of a day in which all run all the time.

@@ -146,6 +146,9 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "NUMBER", value_parser = whole,
           allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
+    /// Let everybody run at full speed, whoever sits beside. Default: as fast as is predicted of those who share.
+    #[arg(long, conflicts_with = "fill")]
+    pub(crate) full_speed: bool,
     /// Throughput table (JSON) that gives the running times of a Gavel trace.
     #[arg(long, value_name = "FILE")]
     pub(crate) throughputs: Option<PathBuf>,

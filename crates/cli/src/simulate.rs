@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use model::{Fleet, Policy, Trace};
 use simulator::outcome::Comparison;
-use simulator::{Protocol, Yardstick, arrivals, report};
+use simulator::{Predicted, Protocol, Speeds, Yardstick, arrivals, report};
 
 use crate::args::{Output, Simulate};
 use crate::failure::{Answer, Failure};
@@ -102,17 +102,22 @@ fn compare(options: &Simulate, fleet: &Fleet, trace: &Trace) -> Result<Compariso
                 fill_sentence(percent, options.seed.unwrap_or(inputs::SEED)),
             )
         }
-        None => (Protocol::Timed, None, TIMED_SENTENCE.to_string()),
+        None if options.full_speed => {
+            (Protocol::Timed, None, format!("{TIMED_SENTENCE} {FULL_SENTENCE}"))
+        }
+        None => (Protocol::Timed, None, format!("{TIMED_SENTENCE} {PREDICTED_SENTENCE}")),
     };
     let replayed = filled.as_ref().unwrap_or(trace);
     // What to expect is read off the trace as it is, not as it was topped up.
     let mix = engine::mix::of(trace.arrivals.iter().map(|arrival| &arrival.workload));
+    let predicted = Predicted::default();
+    let speeds: &dyn Speeds = if options.full_speed { &() } else { &predicted };
     let mut runs = Vec::new();
     let since = Instant::now();
     for mut policy in policies(options)? {
         policy.mix = mix.clone();
         let mut progress = Progress::new(policy.placement.name(), replayed, since);
-        runs.push(simulator::simulate(fleet, replayed, policy, protocol, &(), &mut progress)?);
+        runs.push(simulator::simulate(fleet, replayed, policy, protocol, speeds, &mut progress)?);
         progress.finish();
     }
     Ok(Comparison {
@@ -156,6 +161,9 @@ fn fill(options: &Simulate, fleet: &Fleet, trace: &Trace, percent: u32) -> Resul
 
 const TIMED_SENTENCE: &str = "Workloads arrive and leave at the times of the trace; who finds no \
                               place waits in the queue.";
+
+const FULL_SENTENCE: &str = "Everybody runs at full speed, whoever sits beside.";
+const PREDICTED_SENTENCE: &str = "Those who share a GPU run as fast as is predicted of them.";
 
 fn fill_sentence(percent: u32, seed: u64) -> String {
     format!(

@@ -1,7 +1,7 @@
 //! Plans in words and in names, for people and for programs.
 
 use model::{
-    Fleet, GpuAsk, GpuDemand, Isolation, MigProfile, NodeId, Reason, Refusal, Seat, Share,
+    Beside, Fleet, GpuAsk, GpuDemand, Isolation, MigProfile, NodeId, Reason, Refusal, Seat, Share,
     SharingMode, Workload, WorkloadId,
 };
 use node::account::Account;
@@ -135,21 +135,36 @@ pub(crate) fn node(fleet: &Fleet, id: NodeId) -> &str {
 pub(crate) fn reason(reason: &Reason, name: impl Fn(WorkloadId) -> String) -> String {
     match reason {
         Reason::NeededBy(id) => format!("idle, needed by {}", name(*id)),
-        Reason::Best { .. } => "best seat".to_string(),
-        Reason::Backfill { head, head_starts_ms, .. } => format!(
-            "ahead of {} without delaying it ({})",
+        Reason::Best { beside, .. } => format!("best seat{}", beside_whom(*beside)),
+        Reason::Backfill { head, head_starts_ms, beside, .. } => format!(
+            "ahead of {} without delaying it ({}){}",
             name(*head),
-            starts_within(*head_starts_ms)
+            starts_within(*head_starts_ms),
+            beside_whom(*beside)
         ),
         Reason::Gang { members } => format!("all {members} members fit"),
         Reason::MakesRoomFor(id) => format!("makes room for {}", name(*id)),
     }
 }
 
+/// What is predicted of those who share a GPU, as the end of a reason.
+fn beside_whom(beside: Option<Beside>) -> String {
+    let Some(Beside { tenants, speed_milli, slowest_milli }) = beside else { return String::new() };
+    let part = |milli: u32| format!("{} %", (milli + 5) / 10);
+    match tenants {
+        0 => format!("; on an instance, at {} of its speed", part(speed_milli)),
+        _ => format!(
+            "; beside {tenants}, at {} of its speed, none there below {}",
+            part(speed_milli),
+            part(slowest_milli)
+        ),
+    }
+}
+
 /// The policy's score of a step's seat, comparable within one decision only.
 pub(crate) fn score(reason: &Reason) -> Option<i64> {
     match reason {
-        Reason::Best { score } | Reason::Backfill { score, .. } => Some(*score),
+        Reason::Best { score, .. } | Reason::Backfill { score, .. } => Some(*score),
         Reason::NeededBy(_) | Reason::Gang { .. } | Reason::MakesRoomFor(_) => None,
     }
 }

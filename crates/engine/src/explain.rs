@@ -5,11 +5,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use model::{
-    Action, Demand, GpuId, Node, NodeId, Plan, Policy, Refusal, Share, Snapshot, Workload,
+    Action, Demand, Gpu, GpuId, Node, NodeId, Plan, Policy, Refusal, Share, Snapshot, Workload,
     WorkloadId,
 };
 
 use crate::fit;
+use crate::interference::Company;
 use crate::order::Queue;
 use crate::placement::{Key, Scorer};
 use crate::{apply, mix, plan};
@@ -60,12 +61,12 @@ pub fn explain(snapshot: &Snapshot, policy: &Policy, id: WorkloadId) -> Option<E
     let ahead = ahead(snapshot, policy, &plan, id);
     let then = at_its_turn(snapshot, policy, &plan, &ahead);
     let observed = mix::observed(policy, snapshot);
-    let mut scorer = Scorer::new(policy, &observed, snapshot.fleet());
+    let mut scorer = Scorer::new(policy, &observed, snapshot.fleet(), Company::default());
     let keys = scorer.keys(&workload);
     let nodes = then
         .fleet()
         .indexed()
-        .map(|(node, _)| node_verdict(&then, policy, &mut scorer, (&workload.demand, &keys), node))
+        .map(|(node, _)| node_verdict(&then, &mut scorer, (&workload.demand, &keys), node))
         .collect();
     let position = waiting.map(|_| ahead.len());
     let mut answer = Explanation { workload, position, waits_because: None, plan, nodes };
@@ -105,7 +106,6 @@ fn at_its_turn(
 
 fn node_verdict(
     snapshot: &Snapshot,
-    policy: &Policy,
     scorer: &mut Scorer,
     (all, keys): (&Demand, &[Key]),
     id: NodeId,
@@ -113,13 +113,14 @@ fn node_verdict(
     let node = &snapshot.fleet().nodes()[id.index()];
     let verdict = seat(scorer, id, node, keys);
     let verdict = verdict.map_err(|refusal| fit::for_all_alternatives(refusal, all));
-    let demand = keys.iter().find_map(|key| key.demand.gpus.as_ref());
-    let verdict_of = |index: u8, gpu| {
-        let demand = demand?;
-        let accepts = keys.iter().filter_map(|key| key.demand.gpus.as_ref()?.accepts.first());
-        let open = accepts.clone().find(|set| set.accepts(&model::Gpu::model(gpu).name));
-        let accepts = open.or(accepts.clone().next());
-        let verdict = fit::pick(index, gpu, demand, accepts, &policy.modes).map(|pick| pick.share);
+    let verdict_of = |index: u8, gpu: &Gpu| {
+        let accepts = |key: &&Key| {
+            let first = key.demand.gpus.as_ref().and_then(|gpus| gpus.accepts.first());
+            first.is_none_or(|set| set.accepts(&gpu.model().name))
+        };
+        let key = keys.iter().find(accepts).or(keys.first());
+        let key = key.filter(|key| key.demand.gpus.is_some())?;
+        let verdict = scorer.on_gpu(index, gpu, key);
         Some(GpuVerdict { gpu: GpuId { node: id, index }, verdict })
     };
     let gpus =

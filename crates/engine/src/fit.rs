@@ -50,15 +50,24 @@ pub(crate) fn options(
             Err(refusal) => nearest = Some(Refusal::nearer(nearest, refusal)),
         }
     }
-    if picks.len() >= gpus.count as usize {
+    enough(demand, picks.len(), nearest)
+}
+
+/// Whether so many GPUs are enough; if not, what the nearest of the others lacks.
+pub(crate) fn enough(
+    demand: &Demand,
+    offered: usize,
+    nearest: Option<Refusal>,
+) -> Result<(), Refusal> {
+    let asked = demand.gpus.as_ref().map_or(0, |gpus| gpus.count);
+    if offered >= asked as usize {
         return Ok(());
     }
-    let offered = picks.len() as u32;
     match nearest {
-        Some(refusal) if gpus.count == 1 => Err(refusal),
+        Some(refusal) if asked == 1 => Err(refusal),
         other => {
-            let because = other.map(Box::new);
-            Err(Refusal::GpuCount { asked: gpus.count, offered, because })
+            let (offered, because) = (offered as u32, other.map(Box::new));
+            Err(Refusal::GpuCount { asked, offered, because })
         }
     }
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use model::{MixShape, Plan, Policy, Snapshot};
 
 use crate::cycle::Cycle;
+use crate::interference::{Company, Interference};
 use crate::memo::Memo;
 use crate::mix;
 use crate::placement::Scorer;
@@ -15,12 +16,20 @@ pub struct Planner {
     /// The mix read off the last snapshot, where the policy brings none.
     observed: Vec<MixShape>,
     memo: Option<Memo>,
+    /// What is known of pairs of tenants before the first plan.
+    company: Company,
 }
 
 impl Planner {
     /// A planner that has seen nothing yet.
     pub fn new(policy: Policy) -> Self {
-        Self { policy, observed: Vec::new(), memo: None }
+        Self { policy, observed: Vec::new(), memo: None, company: Company::default() }
+    }
+
+    /// The same with a model of interference that has learned, in place of the shipped one.
+    #[must_use]
+    pub fn with_interference(self, model: Interference) -> Self {
+        Self { memo: None, company: Company::new(model), ..self }
     }
 
     /// The policy.
@@ -39,13 +48,17 @@ impl Planner {
     /// What is remembered of this fleet and this mix, brought up to date; or a fresh start.
     fn recall(&mut self, snapshot: &Snapshot) -> Memo {
         let observed = mix::observed(&self.policy, snapshot);
-        let known = self.memo.take().filter(|memo| memo.is_of(snapshot));
-        if let Some(mut memo) = known.filter(|_| self.observed == observed) {
-            memo.follow(snapshot);
-            memo.bound();
-            return memo;
-        }
+        let company = match self.memo.take() {
+            Some(mut memo) if memo.is_of(snapshot) && self.observed == observed => {
+                memo.follow(snapshot);
+                memo.bound();
+                return memo;
+            }
+            Some(memo) => memo.into_company(),
+            None => core::mem::take(&mut self.company),
+        };
         self.observed = observed;
-        Memo::new(Scorer::new(&self.policy, &self.observed, snapshot.fleet()), snapshot)
+        let scorer = Scorer::new(&self.policy, &self.observed, snapshot.fleet(), company);
+        Memo::new(scorer, snapshot)
     }
 }

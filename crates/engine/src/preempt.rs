@@ -8,10 +8,10 @@ use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use model::{Demand, Gpu, Node, NodeId, Share, SharingMode, WorkloadId};
+use model::{Gpu, Node, NodeId, Share, SharingMode, WorkloadId};
 
 use crate::fit::Pick;
-use crate::placement::Scorer;
+use crate::placement::{Key, Scorer};
 
 /// Most sets looked at in one search. Past it the best set counts from which nobody can be left out,
 /// which may be larger than the smallest.
@@ -65,35 +65,34 @@ struct Cost {
 /// What one member asks for, by any of the alternatives.
 pub(crate) struct Ask<'a> {
     scorer: &'a Scorer,
-    demands: Vec<&'a Demand>,
+    keys: Vec<&'a Key>,
     picks: Vec<Pick>,
 }
 
 impl<'a> Ask<'a> {
-    pub(crate) fn new(scorer: &'a Scorer, demands: Vec<&'a Demand>) -> Self {
-        Self { scorer, demands, picks: Vec::new() }
+    pub(crate) fn new(scorer: &'a Scorer, keys: Vec<&'a Key>) -> Self {
+        Self { scorer, keys, picks: Vec::new() }
     }
 
     fn fits(&mut self, node: &Node) -> bool {
-        let Self { scorer, demands, picks } = self;
-        demands.iter().any(|demand| scorer.options(node, demand, picks).is_ok())
+        let Self { scorer, keys, picks } = self;
+        keys.iter().any(|key| scorer.options(node, key, picks).is_ok())
     }
 
     /// Whether the node's CPU and memory suffice; the alternatives differ in GPUs only.
     fn fits_host(&self, node: &Node) -> bool {
-        self.demands.first().is_none_or(|demand| node.fits_host(demand).is_ok())
+        self.keys.first().is_none_or(|key| node.fits_host(&key.demand).is_ok())
     }
 
     /// GPUs that are lacking, by the alternative that lacks the fewest.
     fn lacking(&self, node: &Node) -> usize {
-        let lacking = |demand: &&Demand| {
-            demand.gpu_count().saturating_sub(self.scorer.able_gpus(node, demand))
-        };
-        self.demands.iter().map(lacking).min().unwrap_or(0)
+        let lacking =
+            |key: &&Key| key.demand.gpu_count().saturating_sub(self.scorer.able_gpus(node, key));
+        self.keys.iter().map(lacking).min().unwrap_or(0)
     }
 
     fn gpu_count(&self) -> usize {
-        self.demands.first().map_or(0, |demand| demand.gpu_count())
+        self.keys.first().map_or(0, |key| key.demand.gpu_count())
     }
 }
 
@@ -373,7 +372,7 @@ fn span(node: &Node, guest: &Guest) -> usize {
 
 /// Thousandths of compute and MiB that a workload keeps from others on a GPU, if it sits there.
 fn held(gpu: &Gpu, id: WorkloadId) -> Option<(u64, u64)> {
-    let shares = gpu.tenants().iter().filter(|tenant| tenant.workload == id);
+    let shares = gpu.tenants().iter().filter(|tenant| tenant.workload.id == id);
     let amounts = shares.map(|tenant| match tenant.share {
         Share::Exclusive => (1000, u64::MAX),
         Share::Mps { compute_milli, memory_mib }

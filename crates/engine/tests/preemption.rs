@@ -88,7 +88,7 @@ fn guest() -> impl Strategy<Value = Guest> {
 /// Two nodes, one workload of priority 1 that may ask, and up to ten guests. Fractions are given in
 /// one mode only, so that nothing that fits on a GPU ceases to fit when a tenant leaves.
 fn full() -> impl Strategy<Value = (World, Vec<Guest>)> {
-    let size = Size { nodes: 2, gpus: 2, workloads: 1, members: 1, ..Size::PLAIN };
+    let size = Size { nodes: 2, gpus: 2, workloads: 1, members: 1, natures: false, ..Size::PLAIN };
     let world = worlds(size).prop_filter("a workload", |world| !world.workloads.is_empty());
     let modes = [
         SharingMode::Mps { tenants_max: 5 },

@@ -131,7 +131,7 @@ proptest! {
         let nodes = snapshot.fleet().nodes();
         for workload in &world.workloads {
             let gpus = nodes.iter().flat_map(|node| node.gpus()).flat_map(|gpu| gpu.tenants());
-            let shares = gpus.filter(|tenant| tenant.workload == workload.id).count();
+            let shares = gpus.filter(|tenant| tenant.workload.id == workload.id).count();
             let residents = nodes.iter().flat_map(|node| node.residents());
             let members = residents.filter(|member| member.workload == workload.id).count();
             let count = workload.demand.gpus.as_ref().map_or(0, |gpus| gpus.count as usize);

@@ -20,7 +20,8 @@ use proptest::sample::select;
 use worlds::{Size, World, worlds};
 
 /// Two nodes, three GPUs at most on each, and one workload: everything can be tried.
-const TINY: Size = Size { nodes: 2, gpus: 3, workloads: 1, members: 1, ..Size::PLAIN };
+const TINY: Size =
+    Size { nodes: 2, gpus: 3, workloads: 1, members: 1, natures: false, ..Size::PLAIN };
 
 /// A tenant that may or may not fit where it is put.
 #[derive(Clone, Debug)]
@@ -138,7 +139,7 @@ proptest! {
             let first = able.find(|nodes| !nodes.is_empty()).expect("room");
             let scores = first.iter().map(|(at, gpus)| (naive::best_fit(&nodes[*at], demand, gpus), std::cmp::Reverse(*at)));
             let (score, at) = scores.max().expect("room");
-            prop_assert_eq!(because, &Reason::Best { score });
+            prop_assert_eq!(because, &Reason::Best { score, beside: None });
             prop_assert_eq!(seats[0].node.index(), at.0);
         }
     }
@@ -193,20 +194,10 @@ fn asking(mode: SharingKind) -> Workload {
     let each = GpuAsk::Fraction { compute_milli: 250, memory_mib: 4096 };
     let (accepts, isolation) = (Vec::new(), Isolation::None);
     let gpus = GpuDemand { count: 1, each, accepts, isolation, modes: ModeSet::of(&[mode]) };
-    Workload {
-        id: WorkloadId(0),
-        name: "w".to_owned(),
-        owner: model::Owner::new("alice"),
-        class: model::Class::Batch,
-        priority: 0,
-        submitted_ms: 0,
-        time_limit_ms: None,
-        demand: Demand { cpu_milli: 1000, memory_mib: 1024, gpus: Some(gpus), ..Demand::default() },
-        members: 1,
-        apart: false,
-        array: None,
-        latency_target_ms: None,
-        preemptible: true,
-        preempts: true,
-    }
+    Workload::new(
+        WorkloadId(0),
+        "w".to_owned(),
+        model::Owner::new("alice"),
+        Demand { cpu_milli: 1000, memory_mib: 1024, gpus: Some(gpus), ..Demand::default() },
+    )
 }

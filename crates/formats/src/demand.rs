@@ -10,8 +10,16 @@ use crate::{names, quantity};
 pub(crate) const GPUS_MAX: u32 = 255;
 
 /// Keys that make no sense without GPUs.
-const GPU_KEYS: [&str; 7] =
-    ["gpu_share", "gpu_compute", "gpu_memory", "mig_profile", "models", "isolation", "modes"];
+const GPU_KEYS: [&str; 8] = [
+    "gpu_share",
+    "gpu_compute",
+    "gpu_memory",
+    "mig_profile",
+    "models",
+    "isolation",
+    "modes",
+    "profile",
+];
 /// Keys that say how much of each GPU is needed.
 const AMOUNT_KEYS: [&str; 4] = ["mig_profile", "gpu_share", "gpu_compute", "gpu_memory"];
 

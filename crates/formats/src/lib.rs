@@ -30,6 +30,7 @@ mod options;
 pub mod philly;
 pub mod placed;
 pub mod policy;
+mod profile;
 pub mod quantity;
 pub mod sacct;
 pub mod sbatch;

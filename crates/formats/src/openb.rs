@@ -139,25 +139,19 @@ fn arrival(row: &Row<'_>, owner: &Owner) -> Result<Arrival, ReadError> {
     };
     let at_ms = created.unwrap_or(0);
     let workload = Workload {
-        id: WorkloadId(row.number as u64),
-        name: row.name("name")?.to_string(),
-        owner: owner.clone(),
         class: class(row)?,
-        priority: 0,
         submitted_ms: at_ms,
-        time_limit_ms: None,
-        demand: Demand {
-            cpu_milli: row.amount("cpu_milli", CPU_MAX_MILLI)?,
-            memory_mib: row.amount("memory_mib", MEMORY_MAX_MIB)?,
-            gpus: gpus(row)?,
-            ..Demand::default()
-        },
-        members: 1,
-        apart: false,
-        array: None,
-        latency_target_ms: None,
-        preemptible: true,
-        preempts: true,
+        ..Workload::new(
+            WorkloadId(row.number as u64),
+            row.name("name")?.to_string(),
+            owner.clone(),
+            Demand {
+                cpu_milli: row.amount("cpu_milli", CPU_MAX_MILLI)?,
+                memory_mib: row.amount("memory_mib", MEMORY_MAX_MIB)?,
+                gpus: gpus(row)?,
+                ..Demand::default()
+            },
+        )
     };
     Ok(Arrival { at_ms, runs_ms, workload })
 }

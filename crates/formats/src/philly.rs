@@ -121,6 +121,7 @@ fn gavel_job(
     };
     let (at, name) = (row.number, format!("{job} #{}", row.number));
     let workload = workload(at, name, owner, (at_ms, members), (count, GpuAsk::Whole));
+    let workload = Workload { kind: job.to_string(), ..workload };
     Ok(Arrival { at_ms, runs_ms: Some(runs_ms), workload })
 }
 

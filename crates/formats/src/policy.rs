@@ -21,10 +21,11 @@ const MPS_TENANTS_MAX: u32 = 48;
 /// Most workloads looked at in one cycle.
 const DEPTH_MAX: u32 = 1_000_000;
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "placement",
     "seed",
     "weighted",
+    "interference",
     "modes",
     "quotas",
     "backfill",
@@ -66,8 +67,20 @@ pub fn read(source: &Source) -> Result<Policy, ReadError> {
             limit => limit,
         };
     }
+    if let Some(field) = keys.get("interference") {
+        policy.hotpot.interference_milli = interference(&policy, &field)?;
+    }
     policy.preemption = keys.get("preemption").as_ref().map(preemption).transpose()?;
     Ok(policy)
+}
+
+/// The weight of what tenants lose beside each other, 0 to 1000.
+fn interference(policy: &Policy, field: &Field<'_>) -> Result<u32, ReadError> {
+    if policy.placement != Placement::Hotpot {
+        return Err(field.error("counts for hotpot placement only", "leave it out"));
+    }
+    let milli = field.read(|text| quantity::signed_milli(text, WEIGHT_MAX_MILLI))?;
+    u32::try_from(milli).map_err(|_| field.error("is below 0", "give 0 or more"))
 }
 
 /// `{ grace = "30s" }`; a grace of 0 ends whoever is asked to leave at once.
@@ -179,7 +192,7 @@ fn default_of(kind: SharingKind, defaults: &[SharingMode]) -> SharingMode {
 }
 
 fn quota(owner: &Field<'_>) -> Result<Quota, ReadError> {
-    let keys = owner.keys(&["gpus", "weight"])?;
+    let keys = owner.keys(&["gpus", "weight", "speed_min"])?;
     let gpus = |text: &str| {
         let refuse =
             |_| Complaint::new(format!("{text:?} is not a number of GPUs"), "give 0 or more");
@@ -188,5 +201,6 @@ fn quota(owner: &Field<'_>) -> Result<Quota, ReadError> {
     Ok(Quota {
         gpu_milli_max: keys.read("gpus", gpus)?,
         weight: keys.get("weight").map_or(Ok(1), |field| field.count(1, 1_000_000))?,
+        speed_min_milli: keys.read("speed_min", quantity::part_milli)?.unwrap_or(0),
     })
 }

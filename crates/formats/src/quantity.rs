@@ -63,16 +63,29 @@ fn memory(text: &str, unit_default: Option<&str>) -> Result<u64, Complaint> {
 /// What is not between one thousandth and 1 (100%).
 pub fn share_milli(text: &str) -> Result<u32, Complaint> {
     const WAY_OUT: &str = "give 0.001 to 1, or \"0.1%\" to \"100%\"";
+    match of_whole_milli(text, WAY_OUT)? {
+        0 => Err(Complaint::new(format!("{} is no share at all", quote(text)), WAY_OUT)),
+        milli => Ok(milli),
+    }
+}
+
+/// A part in thousandths, rounded down: `50%` or `0.5`; it may be none at all.
+///
+/// # Errors
+/// What is not between 0 and 1 (100%).
+pub fn part_milli(text: &str) -> Result<u32, Complaint> {
+    of_whole_milli(text, "give 0 to 1, or \"0%\" to \"100%\"")
+}
+
+fn of_whole_milli(text: &str, way_out: &str) -> Result<u32, Complaint> {
     let (number, factor) = match text.trim().strip_suffix('%') {
         Some(number) => (number.trim_end(), 10),
         None => (text.trim(), 1000),
     };
-    let scaled = scale(number, factor).map_err(|fault| fault.complain(text, "a share", WAY_OUT))?;
-    let all = scaled.up() <= 1000;
+    let scaled = scale(number, factor).map_err(|fault| fault.complain(text, "a share", way_out))?;
     match u32::try_from(scaled.down) {
-        Ok(milli) if all && milli > 0 => Ok(milli),
-        Ok(0) => Err(Complaint::new(format!("{} is no share at all", quote(text)), WAY_OUT)),
-        _ => Err(Complaint::new(format!("{} is more than the whole", quote(text)), WAY_OUT)),
+        Ok(milli) if scaled.up() <= 1000 => Ok(milli),
+        _ => Err(Complaint::new(format!("{} is more than the whole", quote(text)), way_out)),
     }
 }
 

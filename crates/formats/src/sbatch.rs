@@ -3,7 +3,7 @@
 //! A job on several nodes is a gang with one member per node. Options and what becomes of them are
 //! listed in `docs/files.md`.
 
-use model::{Class, Demand, Owner, Workload, WorkloadId};
+use model::{Demand, Owner, Workload, WorkloadId};
 
 use crate::array::ArraySpec;
 use crate::dependency;
@@ -90,21 +90,16 @@ fn pattern(
     let cpus = cpus(directives, spread.tasks_per_member, gpu_count)?;
     let memory_mib = memory_mib(directives, cpus, gpu_count, warnings)?;
     Ok(Workload {
-        id: WorkloadId(0),
-        name: directives.text("job-name").unwrap_or(source.file_name()).to_string(),
-        owner: Owner::new(directives.text("account").unwrap_or(OWNER_DEFAULT)),
-        class: Class::Batch,
         priority: priority(directives)?,
-        submitted_ms: 0,
         time_limit_ms: directives.read("time", quantity::slurm_time_ms)?.flatten(),
-        demand: Demand { cpu_milli: cpus * 1000, memory_mib, gpus, ..Demand::default() },
-        members: spread.members,
-        // Slurm's nodes are different nodes.
+        members: spread.members, // Slurm's nodes are different nodes.
         apart: spread.members > 1,
-        array: None,
-        latency_target_ms: None,
-        preemptible: true,
-        preempts: true,
+        ..Workload::new(
+            WorkloadId(0),
+            directives.text("job-name").unwrap_or(source.file_name()).to_string(),
+            Owner::new(directives.text("account").unwrap_or(OWNER_DEFAULT)),
+            Demand { cpu_milli: cpus * 1000, memory_mib, gpus, ..Demand::default() },
+        )
     })
 }
 

@@ -10,6 +10,7 @@ use crate::demand;
 use crate::error::ReadError;
 use crate::job::Job;
 use crate::keys::Keys;
+use crate::profile::{latencies_ms, profile};
 use crate::text::Source;
 use crate::{WORKLOADS_MAX, command, names, quantity};
 
@@ -21,7 +22,7 @@ const MEMBERS_MAX: u32 = 65_536;
 /// Largest distance of a priority from 0.
 const PRIORITY_MAX: i64 = 1_000_000_000;
 
-const KEYS: [&str; 30] = [
+const KEYS: [&str; 33] = [
     "name",
     "owner",
     "class",
@@ -43,7 +44,10 @@ const KEYS: [&str; 30] = [
     "time_limit",
     "submit",
     "runs",
+    "kind",
+    "profile",
     "latency_target_ms",
+    "latency_alone_ms",
     "preemptible",
     "preempts",
     "command",
@@ -132,6 +136,8 @@ fn workload(keys: &Keys<'_>, submitted_ms: u64) -> Result<Workload, ReadError> {
     let name = keys.need("name", "name = \"…\"")?.text()?.to_string();
     let owner = keys.get("owner").map(|field| field.text()).transpose()?;
     let count = |name: &str, most: u32| keys.get(name).map(|f| f.count(1, most)).transpose();
+    let kind = keys.get("kind").map(|field| field.text()).transpose()?;
+    let (latency_target_ms, latency_alone_ms) = latencies_ms(keys)?;
     let flag = |name: &str| keys.get(name).map_or(Ok(true), |field| field.flag());
     Ok(Workload {
         id: WorkloadId(0),
@@ -150,7 +156,10 @@ fn workload(keys: &Keys<'_>, submitted_ms: u64) -> Result<Workload, ReadError> {
         members: count("members", MEMBERS_MAX)?.unwrap_or(1),
         apart: keys.get("apart").map(|field| field.flag()).transpose()?.unwrap_or(false),
         array: None,
-        latency_target_ms: count("latency_target_ms", 3_600_000)?,
+        kind: kind.unwrap_or_default().to_string(),
+        profile: profile(keys)?,
+        latency_target_ms,
+        latency_alone_ms,
         preemptible: flag("preemptible")?,
         preempts: flag("preempts")?,
     })

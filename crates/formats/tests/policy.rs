@@ -28,7 +28,8 @@ fn policy_of_the_example() {
     ];
     assert_eq!(policy.modes, modes);
     let quota = policy.quota(&Owner::new("nlp"));
-    assert_eq!(quota, Quota { gpu_milli_max: Some(16_000), weight: 2 });
+    let wanted = Quota { gpu_milli_max: Some(16_000), weight: 2, ..Quota::default() };
+    assert_eq!(quota, wanted);
     assert_eq!(policy.quota(&Owner::new("search")).gpu_milli_max, Some(4500));
     assert_eq!((policy.backfill, policy.depth), (true, 512));
     let short = read_policy("placement = 'random'\nseed = 7\nbackfill = false\n").unwrap();

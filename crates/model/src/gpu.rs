@@ -8,7 +8,7 @@ use crate::id::{ModelId, WorkloadId};
 use crate::mig::{MigGeometry, MigLayout, MigProfile};
 use crate::refusal::Refusal;
 use crate::sharing::{Isolation, ModeSet, Share, SharingKind, SharingMode};
-use crate::workload::Class;
+use crate::workload::Workload;
 
 /// Thousandths that make a whole GPU.
 pub(crate) const WHOLE_MILLI: u32 = 1000;
@@ -45,14 +45,12 @@ impl GpuModel {
 }
 
 /// One workload's hold on one GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
-    /// Who holds it.
-    pub workload: WorkloadId,
+    /// Who holds it, with all that is known of it: who goes well beside whom depends on that.
+    pub workload: Arc<Workload>,
     /// What it holds.
     pub share: Share,
-    /// The workload's class, for affinity.
-    pub class: Class,
 }
 
 /// One physical GPU with its tenants. [`Gpu::admit`] is the only way in.
@@ -261,7 +259,7 @@ impl Gpu {
 
     /// Takes all holds of a workload off the GPU; the mode stays as it is.
     pub fn release(&mut self, workload: WorkloadId) {
-        self.tenants.retain(|tenant| tenant.workload != workload);
+        self.tenants.retain(|tenant| tenant.workload.id != workload);
         self.recount();
     }
 

@@ -32,7 +32,7 @@ pub use gpu::{Gpu, GpuModel, Tenant};
 pub use id::{GpuId, ModelId, NodeId, Owner, WorkloadId};
 pub use mig::{MigGeometry, MigLayout, MigProfile, ProfileIndex};
 pub use node::{Fleet, Node, Resident};
-pub use plan::{Action, Plan, Reason, Seat, Step};
+pub use plan::{Action, Beside, Plan, Reason, Seat, Step};
 pub use policy::{AffinityMatrix, HotpotTerms, MixShape, Placement, Policy, Preemption, Quota};
 pub use profile::Profile;
 pub use random::SplitMix;

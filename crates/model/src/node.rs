@@ -1,6 +1,7 @@
 //! Nodes and the fleet they form: CPU, memory, GPUs and who sits where.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::fingerprint::{Fingerprint, aside_print, mode_print, resident_print, share_print};
@@ -189,13 +190,13 @@ impl Node {
     /// The first thing that does not fit; the node is then unchanged.
     pub fn admit(
         &mut self,
-        workload: &Workload,
+        workload: &Arc<Workload>,
         seat: &Seat,
         until_ms: u64,
     ) -> Result<(), Refusal> {
         self.fits_host(&workload.demand)?;
         for (at, (index, share)) in seat.shares.iter().enumerate() {
-            let tenant = Tenant { workload: workload.id, share: *share, class: workload.class };
+            let tenant = Tenant { workload: Arc::clone(workload), share: *share };
             let admitted = match self.gpus.get_mut(usize::from(*index)) {
                 Some(gpu) => gpu.admit(tenant),
                 None => Err(no_such_gpu(*index)),
@@ -240,11 +241,11 @@ impl Node {
         }
         self.residents.retain(|resident| resident.workload != workload);
         for (index, gpu) in (0..=u8::MAX).zip(&mut self.gpus) {
-            for tenant in gpu.tenants().iter().filter(|tenant| tenant.workload == workload) {
+            for tenant in gpu.tenants().iter().filter(|tenant| tenant.workload.id == workload) {
                 let print = share_print(workload, index, tenant.share);
                 self.fingerprint = self.fingerprint.wrapping_sub(print);
             }
-            if gpu.tenants().iter().any(|tenant| tenant.workload == workload) {
+            if gpu.tenants().iter().any(|tenant| tenant.workload.id == workload) {
                 gpu.release(workload);
             }
         }
@@ -307,7 +308,7 @@ impl Fleet {
     /// As there; [`Refusal::NoSuchPlace`] if there is no such node.
     pub fn admit(
         &mut self,
-        workload: &Workload,
+        workload: &Arc<Workload>,
         seat: &Seat,
         until_ms: u64,
     ) -> Result<(), Refusal> {

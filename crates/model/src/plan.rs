@@ -49,6 +49,17 @@ pub enum Action {
     },
 }
 
+/// Who a workload sits beside, and what is predicted of them: of several GPUs the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Beside {
+    /// Tenants there before it.
+    pub tenants: u32,
+    /// Its own speed, in thousandths of running alone.
+    pub speed_milli: u32,
+    /// The lowest speed of those there, in thousandths of running alone.
+    pub slowest_milli: u32,
+}
+
 /// Why a step is in the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -59,6 +70,9 @@ pub enum Reason {
     Best {
         /// The policy's score of the seat; higher is better, comparable within one decision only.
         score: i64,
+        /// Who it sits beside, where that was weighed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        beside: Option<Beside>,
     },
     /// Started ahead of the head of the queue without delaying it.
     Backfill {
@@ -68,6 +82,9 @@ pub enum Reason {
         head_starts_ms: u64,
         /// The policy's score of the seat.
         score: i64,
+        /// Who it sits beside, where that was weighed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        beside: Option<Beside>,
     },
     /// All members of the gang found a place.
     Gang {

@@ -106,6 +106,9 @@ pub struct HotpotTerms {
     pub cpu_margin_max_milli: u32,
     /// GPUs by which two nodes must differ to be told apart, at least 1.
     pub step_milli: u32,
+    /// Weight of what tenants are predicted to lose beside each other, in GPUs; 0 leaves all of that out of account, floors
+    /// of speed included.
+    pub interference_milli: u32,
 }
 
 impl Default for HotpotTerms {
@@ -118,6 +121,7 @@ impl Default for HotpotTerms {
             block_milli: 1000,
             cpu_margin_max_milli: 1200,
             step_milli: 10,
+            interference_milli: 1000,
         }
     }
 }
@@ -177,11 +181,14 @@ pub struct Quota {
     pub gpu_milli_max: Option<u64>,
     /// Weight in the fair share, at least 1.
     pub weight: u32,
+    /// Least predicted speed of its workloads beside others, in thousandths of running alone; 0 is no floor. Kept by the
+    /// placement `hotpot`.
+    pub speed_min_milli: u32,
 }
 
 impl Default for Quota {
     fn default() -> Self {
-        Self { gpu_milli_max: None, weight: 1 }
+        Self { gpu_milli_max: None, weight: 1, speed_min_milli: 0 }
     }
 }
 

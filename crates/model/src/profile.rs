@@ -1,7 +1,7 @@
 //! What is known of how a tenant uses a GPU that it has for itself.
 
 /// Use of a GPU by a tenant alone there. Parts are thousandths (0 to 1000); `None` is not measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Profile {
     /// Time in which any kernel runs.
     pub busy_milli: Option<u32>,
@@ -11,6 +11,4 @@ pub struct Profile {
     pub dram_milli: Option<u32>,
     /// Bandwidth of the L2 cache.
     pub l2_milli: Option<u32>,
-    /// Device memory held.
-    pub memory_mib: Option<u64>,
 }

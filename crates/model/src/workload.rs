@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::gpu::GpuModel;
 use crate::id::{Owner, WorkloadId};
+use crate::profile::Profile;
 use crate::sharing::{Isolation, ModeSet};
 
 /// What kind of work it is; decides affinity and defaults.
@@ -72,8 +73,15 @@ pub struct Workload {
     pub apart: bool,
     /// Set for a task of an array.
     pub array: Option<ArrayMember>,
-    /// Latency that a service must keep, if it has a target; recorded, nothing decides by it yet.
+    /// What it computes, such as `ResNet-18 (batch size 16)`: who was measured under the same name is expected to run alike
+    /// beside others. Empty: not known.
+    pub kind: String,
+    /// How it uses a GPU that it has for itself, as far as measured.
+    pub profile: Profile,
+    /// Latency that a service must keep, if it has a target.
     pub latency_target_ms: Option<u32>,
+    /// Its latency at the same percentile while it has a GPU for itself; without it the target decides nothing.
+    pub latency_alone_ms: Option<u32>,
     /// Whether it may be asked to leave for a workload of higher priority.
     pub preemptible: bool,
     /// Whether workloads of lower priority may be asked to leave for it.
@@ -96,7 +104,10 @@ impl Workload {
             members: 1,
             apart: false,
             array: None,
+            kind: String::new(),
+            profile: Profile::default(),
             latency_target_ms: None,
+            latency_alone_ms: None,
             preemptible: true,
             preempts: true,
         }

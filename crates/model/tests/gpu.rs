@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use model::{
-    Catalogue, Class, Gpu, GpuModel, Isolation, ModeSet, ProfileIndex, Refusal, Share, SharingKind,
-    SharingMode, Tenant, WorkloadId,
+    Catalogue, Demand, Gpu, GpuModel, Isolation, ModeSet, Owner, ProfileIndex, Refusal, Share,
+    SharingKind, SharingMode, Tenant, Workload, WorkloadId,
 };
 
 const MPS: SharingMode = SharingMode::Mps { tenants_max: 3 };
@@ -17,7 +17,9 @@ fn gpu(name: &str, mode: SharingMode) -> Gpu {
 }
 
 fn tenant(id: u64, share: Share) -> Tenant {
-    Tenant { workload: WorkloadId(id), share, class: Class::Batch }
+    let (name, owner) = (String::new(), Owner::new(""));
+    let workload = Workload::new(WorkloadId(id), name, owner, Demand::default());
+    Tenant { workload: Arc::new(workload), share }
 }
 
 fn mps(compute_milli: u32, memory_mib: u64) -> Share {

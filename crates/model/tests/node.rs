@@ -1,8 +1,8 @@
 //! One node and the fleet: members are seated whole or not at all, and leave nothing behind.
 
 use model::{
-    Catalogue, Class, Demand, Fleet, Gpu, GpuId, ModeSet, Node, NodeId, Owner, Refusal, Seat,
-    Share, SharingMode, Workload, WorkloadId,
+    Catalogue, Demand, Fleet, Gpu, GpuId, ModeSet, Node, NodeId, Owner, Refusal, Seat, Share,
+    SharingMode, Workload, WorkloadId,
 };
 
 const MPS: SharingMode = SharingMode::Mps { tenants_max: 8 };
@@ -15,22 +15,12 @@ fn node() -> Node {
 }
 
 fn workload(id: u64, cpu_milli: u64, memory_mib: u64) -> Workload {
-    Workload {
-        id: WorkloadId(id),
-        name: format!("w{id}"),
-        owner: Owner::new("alice"),
-        class: Class::Batch,
-        priority: 0,
-        submitted_ms: 0,
-        time_limit_ms: None,
-        demand: Demand { cpu_milli, memory_mib, gpus: None, ..Demand::default() },
-        members: 1,
-        apart: false,
-        array: None,
-        latency_target_ms: None,
-        preemptible: true,
-        preempts: true,
-    }
+    Workload::new(
+        WorkloadId(id),
+        format!("w{id}"),
+        Owner::new("alice"),
+        Demand { cpu_milli, memory_mib, gpus: None, ..Demand::default() },
+    )
 }
 
 fn seat(shares: &[(u8, Share)]) -> Seat {
@@ -40,7 +30,8 @@ fn seat(shares: &[(u8, Share)]) -> Seat {
 #[test]
 fn a_member_takes_host_and_gpus() {
     let mut node = node();
-    node.admit(&workload(1, 3000, 4096), &seat(&[(0, Share::Exclusive)]), 500).expect("room");
+    node.admit(&workload(1, 3000, 4096).into(), &seat(&[(0, Share::Exclusive)]), 500)
+        .expect("room");
     assert_eq!((node.cpu_free_milli(), node.memory_free_mib()), (5000, 12_288));
     assert_eq!(node.gpu_free_milli(), 1000);
     assert_eq!(node.residents()[0].until_ms, 500);
@@ -49,14 +40,19 @@ fn a_member_takes_host_and_gpus() {
 #[test]
 fn a_member_that_does_not_fit_leaves_nothing() {
     let mut node = node();
-    node.admit(&workload(1, 1000, 1024), &seat(&[(1, Share::Exclusive)]), 500).expect("room");
+    node.admit(&workload(1, 1000, 1024).into(), &seat(&[(1, Share::Exclusive)]), 500)
+        .expect("room");
     let before = node.clone();
     let both = seat(&[(0, Share::Exclusive), (1, Share::Exclusive)]);
     let refusals = [
-        node.admit(&workload(2, 1, 1), &both, 500),
-        node.admit(&workload(2, 1, 1), &seat(&[(0, Share::Exclusive), (7, Share::Exclusive)]), 500),
-        node.admit(&workload(2, 7001, 1), &seat(&[(0, Share::Exclusive)]), 500),
-        node.admit(&workload(2, 1, 15_361), &seat(&[(0, Share::Exclusive)]), 500),
+        node.admit(&workload(2, 1, 1).into(), &both, 500),
+        node.admit(
+            &workload(2, 1, 1).into(),
+            &seat(&[(0, Share::Exclusive), (7, Share::Exclusive)]),
+            500,
+        ),
+        node.admit(&workload(2, 7001, 1).into(), &seat(&[(0, Share::Exclusive)]), 500),
+        node.admit(&workload(2, 1, 15_361).into(), &seat(&[(0, Share::Exclusive)]), 500),
     ];
     assert_eq!(refusals[0], Err(Refusal::Occupied { tenants: 1 }));
     assert!(matches!(refusals[1], Err(Refusal::NoSuchPlace { .. })), "there is no GPU 7");
@@ -75,7 +71,8 @@ fn release_gives_all_back() {
     node.set_mode(1, MPS).expect("idle");
     let half = Share::Mps { compute_milli: 500, memory_mib: 5000 };
     for id in 1..=2 {
-        node.admit(&workload(id, 2000, 2048), &seat(&[(0, half), (1, half)]), id).expect("room");
+        node.admit(&workload(id, 2000, 2048).into(), &seat(&[(0, half), (1, half)]), id)
+            .expect("room");
     }
     node.release(WorkloadId(1));
     assert_eq!(node.residents().len(), 1);
@@ -97,7 +94,7 @@ fn fingerprints_tell_states_apart() {
         let mut node = node();
         node.set_mode(0, MPS).expect("idle");
         node.set_mode(1, MPS).expect("idle");
-        node.admit(&workload(id, 1, 1), &seat(&[(gpu, share)]), until_ms).expect("room");
+        node.admit(&workload(id, 1, 1).into(), &seat(&[(gpu, share)]), until_ms).expect("room");
         node.fingerprint()
     };
     let first = state(1, 0, 500, share);
@@ -116,7 +113,7 @@ fn fingerprints_forget_the_order_of_arrival() {
         let mut node = node();
         node.set_mode(0, MPS).expect("idle");
         for id in ids {
-            node.admit(&workload(id, 1, 1), &seat(&[(0, share)]), id).expect("room");
+            node.admit(&workload(id, 1, 1).into(), &seat(&[(0, share)]), id).expect("room");
         }
         node.fingerprint()
     };
@@ -140,7 +137,7 @@ fn a_fleet_knows_its_nodes_by_position() {
 fn a_fleet_is_the_same_whoever_sits_on_it() {
     let mut fleet = Fleet::new(vec![node()]);
     let identity = fleet.identity();
-    fleet.admit(&workload(1, 1, 1), &seat(&[(0, Share::Exclusive)]), 9).expect("room");
+    fleet.admit(&workload(1, 1, 1).into(), &seat(&[(0, Share::Exclusive)]), 9).expect("room");
     assert_eq!(fleet.identity(), identity);
     assert_eq!(Fleet::new(fleet.nodes().to_vec()).identity(), identity);
     let other = Node::idle("n2".to_owned(), 8000, 16_384, Vec::new());

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use model::{
-    ArrayMember, Catalogue, Class, Demand, Fleet, Gpu, GpuAsk, GpuDemand, GpuId, Isolation,
-    ModeSet, Node, NodeId, Owner, Refusal, Seat, Share, SharingMode, Snapshot, Usage, Workload,
-    WorkloadId,
+    ArrayMember, Catalogue, Demand, Fleet, Gpu, GpuAsk, GpuDemand, GpuId, Isolation, ModeSet, Node,
+    NodeId, Owner, Refusal, Seat, Share, SharingMode, Snapshot, Usage, Workload, WorkloadId,
 };
 
 const MPS: SharingMode = SharingMode::Mps { tenants_max: 8 };
@@ -30,20 +29,15 @@ fn workload(id: u64, owner: &str, priority: i32) -> Arc<Workload> {
         modes: ModeSet::ALL,
     };
     Arc::new(Workload {
-        id: WorkloadId(id),
-        name: format!("w{id}"),
-        owner: Owner::new(owner),
-        class: Class::Batch,
         priority,
         submitted_ms: 100 - id,
-        time_limit_ms: None,
-        demand: Demand { cpu_milli: 1500, memory_mib: 1024, gpus: Some(gpus), ..Demand::default() },
-        members: 1,
-        apart: false,
         array: Some(ArrayMember { array: WorkloadId(7), index: id as u32, at_once_max: 0 }),
-        latency_target_ms: None,
-        preemptible: true,
-        preempts: true,
+        ..Workload::new(
+            WorkloadId(id),
+            format!("w{id}"),
+            Owner::new(owner),
+            Demand { cpu_milli: 1500, memory_mib: 1024, gpus: Some(gpus), ..Demand::default() },
+        )
     })
 }
 

@@ -14,7 +14,7 @@ pub mod report;
 mod yardstick;
 
 pub use observer::Observer;
-pub use pace::Speeds;
+pub use pace::{Predicted, Speeds};
 pub use replay::{IllegalPlan, Protocol, replay};
 pub use yardstick::Yardstick;
 

@@ -1,6 +1,9 @@
 //! How fast workloads get on: alone at full speed, beside others as fast as a model of sharing says.
 
-use model::{Gpu, Workload};
+use std::cell::RefCell;
+
+use engine::interference::{Company, Interference};
+use model::Gpu;
 
 /// Thousandths that make full speed.
 const FULL_MILLI: u32 = 1000;
@@ -13,14 +16,36 @@ pub trait Speeds {
     }
 
     /// Speeds of a GPU's tenants in thousandths of running alone on that GPU, in the order of its tenants; 0 counts as 1.
-    ///
-    /// * `tenants` — the workloads of `gpu.tenants()`, in the same order.
-    fn of(&self, _gpu: &Gpu, tenants: &[&Workload]) -> Vec<u32> {
-        vec![FULL_MILLI; tenants.len()]
+    fn of(&self, gpu: &Gpu) -> Vec<u32> {
+        vec![FULL_MILLI; gpu.tenants().len()]
     }
 }
 
 impl Speeds for () {}
+
+/// Speeds as the engine predicts them from what is known of the tenants; see [`engine::interference`].
+#[derive(Default)]
+pub struct Predicted {
+    company: RefCell<Company>,
+}
+
+impl Predicted {
+    /// By a model of one's own; [`Predicted::default`] goes by the shipped one.
+    pub fn new(model: Interference) -> Self {
+        Self { company: RefCell::new(Company::new(model)) }
+    }
+}
+
+impl Speeds for Predicted {
+    fn are_full(&self) -> bool {
+        false
+    }
+
+    fn of(&self, gpu: &Gpu) -> Vec<u32> {
+        let told = self.company.borrow_mut().on(gpu);
+        told.iter().map(|told| (told.speed * f64::from(FULL_MILLI)).round() as u32).collect()
+    }
+}
 
 /// How far a workload has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{Action, Fleet, NodeId, Plan, Policy, Running, Snapshot, Trace, Workload, WorkloadId};
+use engine::interference::is_waited_for;
+use model::{Action, Fleet, NodeId, Plan, Policy, Running, Snapshot, Trace, WorkloadId};
 
 use crate::observer::Observer;
 use crate::pace::{Pace, Speeds};
@@ -179,7 +180,7 @@ impl World<'_> {
     fn slowest(&self, nodes: &BTreeSet<NodeId>) -> BTreeMap<WorkloadId, u32> {
         let tenants = nodes.iter().filter_map(|id| self.snapshot.fleet().node(*id));
         let tenants = tenants.flat_map(|node| node.gpus()).flat_map(model::Gpu::tenants);
-        let ids: BTreeSet<WorkloadId> = tenants.map(|tenant| tenant.workload).collect();
+        let ids: BTreeSet<WorkloadId> = tenants.map(|tenant| tenant.workload.id).collect();
         let seats = |id: &WorkloadId| self.snapshot.running().get(id).map(|running| &running.seats);
         let all: BTreeSet<NodeId> =
             ids.iter().filter_map(seats).flatten().map(|seat| seat.node).collect();
@@ -187,19 +188,13 @@ impl World<'_> {
         for gpu in
             all.iter().filter_map(|id| self.snapshot.fleet().node(*id)).flat_map(|n| n.gpus())
         {
-            let tenants: Vec<&Workload> =
-                gpu.tenants().iter().filter_map(|tenant| self.running(tenant.workload)).collect();
-            for (workload, speed_milli) in tenants.iter().zip(self.speeds.of(gpu, &tenants)) {
-                let known = slowest.entry(workload.id).or_insert(u32::MAX);
+            for (tenant, speed_milli) in gpu.tenants().iter().zip(self.speeds.of(gpu)) {
+                let known = slowest.entry(tenant.workload.id).or_insert(u32::MAX);
                 *known = speed_milli.min(*known);
             }
         }
         slowest.retain(|id, _| ids.contains(id));
         slowest
-    }
-
-    fn running(&self, id: WorkloadId) -> Option<&Workload> {
-        self.snapshot.running().get(&id).map(|running| running.workload.as_ref())
     }
 
     fn decide(
@@ -256,12 +251,15 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Notes how much work somebody has who has just started.
+    /// Notes how much work somebody has who has just started. Whoever is waited for stays as long as the trace says: being
+    /// slow shows in its answers.
     fn begin(&mut self, id: WorkloadId) {
         if self.speeds.are_full() {
             return;
         }
-        let runs_ms = self.trace.arrivals.get(id.0 as usize).and_then(|arrival| arrival.runs_ms);
+        let arrival = self.trace.arrivals.get(id.0 as usize);
+        let works = arrival.filter(|arrival| !is_waited_for(&arrival.workload));
+        let runs_ms = works.and_then(|arrival| arrival.runs_ms);
         let pace = runs_ms.map(|runs_ms| (id, Pace::new(runs_ms, self.snapshot.now_ms)));
         self.paces.extend(pace);
     }

@@ -152,7 +152,8 @@ impl simulator::Speeds for Halves {
         false
     }
 
-    fn of(&self, _gpu: &Gpu, tenants: &[&Workload]) -> Vec<u32> {
+    fn of(&self, gpu: &Gpu) -> Vec<u32> {
+        let tenants = gpu.tenants();
         vec![1000 / tenants.len().max(1) as u32; tenants.len()]
     }
 }

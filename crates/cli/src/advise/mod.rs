@@ -8,11 +8,12 @@ mod table;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use advice::{ByArithmetic, Question};
+use advice::Question;
 use clap::Args as Group;
 use formats::Source;
 use formats::sbatch::SHARD_MIB_DEFAULT;
 use model::{Arrival, GpuModel, Trace, WorkloadId};
+use simulator::Predicted;
 
 use crate::args::{FleetChoice, Output, OutputChoice};
 use crate::failure::{Answer, Failure};
@@ -65,7 +66,7 @@ pub(crate) fn run(options: &Advise) -> Result<Answer, Failure> {
         )));
     }
     let (model, cards) = cards(&options.gpus)?;
-    let speeds = ByArithmetic::of(&trace, &model);
+    let speeds = Predicted::default();
     let question = Question { trace: &trace, model: &model, cards, speeds: &speeds };
     let advice = advice::advise(&question)?;
     let asked = Asked { question: &question, price: options.price };

@@ -84,6 +84,7 @@ fn ways(text: &mut String, asked: &Asked<'_>, rows: &[Row]) {
         "stranded",
         "efficiency",
         "worst α",
+        "latency",
         "isolation",
         "one fault ends",
     ];
@@ -124,6 +125,7 @@ fn cells(asked: &Asked<'_>, row: &Row, has_course: bool) -> Vec<String> {
         mib(row.stranded_mib),
         percent(row.efficiency),
         format!("{:.2}", row.worst_alpha),
+        row.worst_latency.map_or_else(|| "–".to_owned(), |factor| format!("× {factor:.2}")),
         row.isolation.to_string(),
         row.fault_domain.to_string(),
         format!("{:.1}", row.hours.held),
@@ -164,7 +166,8 @@ fn notes(text: &mut String, asked: &Asked<'_>, rows: &[Row], has_course: bool) {
     );
     let _ = writeln!(
         text,
-        "worst α: time lost beside others if all compute at once, 1 is half speed; who does not say how much is taken to want all of the card."
+        "worst α: predicted time lost beside others, 1 is half speed; who does not say what it computes is taken to want all of the card. latency: how \
+         many times longer answers take at most, where somebody waits for them."
     );
     if has_course {
         let _ = writeln!(

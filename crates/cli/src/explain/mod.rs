@@ -185,7 +185,7 @@ fn holders(snapshot: &Snapshot, names: &Names<'_>, id: GpuId) -> String {
     let tenants = gpu.map(model::Gpu::tenants).unwrap_or_default();
     let held = |tenant: &model::Tenant| {
         let share = words::share(snapshot.fleet(), id.node, id.index, tenant.share);
-        format!("{} ({share})", names.of_id(tenant.workload))
+        format!("{} ({share})", names.of_id(tenant.workload.id))
     };
     if tenants.is_empty() {
         return String::new();

@@ -6,6 +6,7 @@
 //! on such a node in this plan. The next plan finds them leaving, at no cost, and clears the same.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use model::{
@@ -104,7 +105,7 @@ impl Cycle<'_> {
     /// Makes room for a workload that finds none, if the policy allows that: what it waits for then.
     pub(super) fn make_room(
         &mut self,
-        workload: &Workload,
+        workload: &Arc<Workload>,
         columns: &[ColumnId],
     ) -> Option<Refusal> {
         let grace_ms = self.policy.preemption.filter(|_| workload.preempts)?.grace_ms;
@@ -139,7 +140,7 @@ impl Cycle<'_> {
     /// Finds every member a place on the working copy, where those that have to leave are gone.
     fn clear_all(
         &mut self,
-        workload: &Workload,
+        workload: &Arc<Workload>,
         columns: &[ColumnId],
         kept: &[NodeId],
         end_ms: u64,
@@ -169,7 +170,7 @@ impl Cycle<'_> {
     /// they were found, or not at all.
     fn seat_gang(
         &mut self,
-        workload: &Workload,
+        workload: &Arc<Workload>,
         columns: &[ColumnId],
         end_ms: u64,
         draft: &mut Draft,
@@ -190,7 +191,7 @@ impl Cycle<'_> {
     /// Takes those off a node who have to leave it for one member.
     fn clear_one(
         &mut self,
-        workload: &Workload,
+        workload: &Arc<Workload>,
         columns: &[ColumnId],
         closed: &[NodeId],
         draft: &mut Draft,
@@ -222,7 +223,7 @@ impl Cycle<'_> {
     fn seat_on(
         &mut self,
         node: NodeId,
-        workload: &Workload,
+        workload: &Arc<Workload>,
         columns: &[ColumnId],
         end_ms: u64,
         draft: &mut Draft,

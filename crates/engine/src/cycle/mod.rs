@@ -111,7 +111,7 @@ impl<'a> Cycle<'a> {
 
     /// Puts the finished seats into the plan's terms and counts them.
     fn start(&mut self, workload: &Workload, tentative: Tentative) -> Vec<Step> {
-        let Tentative { mut steps, seats, score, gpu_milli, .. } = tentative;
+        let Tentative { mut steps, seats, score, beside, gpu_milli, .. } = tentative;
         let cpu_milli = workload.demand.cpu_milli.saturating_mul(seats.len() as u64);
         let usage = Usage { gpu_milli, cpu_milli };
         self.queue.charge(&workload.owner, usage);
@@ -120,9 +120,10 @@ impl<'a> Cycle<'a> {
         }
         let because = match (&self.promise, seats.len()) {
             (Some(promise), _) => {
-                Reason::Backfill { head: promise.head, head_starts_ms: promise.starts_ms, score }
+                let (head, head_starts_ms) = (promise.head, promise.starts_ms);
+                Reason::Backfill { head, head_starts_ms, score, beside }
             }
-            (None, 1) => Reason::Best { score },
+            (None, 1) => Reason::Best { score, beside },
             (None, _) => Reason::Gang { members: seats.len() as u32 },
         };
         steps.push(Step { action: Action::Place { workload: workload.id, seats }, because });

@@ -1,10 +1,11 @@
 //! Seating a workload's members on the working copy of the fleet: all or none.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use model::{
-    Action, GpuId, NodeId, Placement, Reason, Refusal, Seat, SharingMode, Step, Workload,
+    Action, Beside, GpuId, NodeId, Placement, Reason, Refusal, Seat, SharingMode, Step, Workload,
     WorkloadId,
 };
 
@@ -20,6 +21,8 @@ pub(super) struct Tentative {
     pub(super) steps: Vec<Step>,
     pub(super) seats: Vec<Seat>,
     pub(super) score: i64,
+    /// Whom the last member sits beside.
+    pub(super) beside: Option<Beside>,
     /// What the shares count for their owner.
     pub(super) gpu_milli: u64,
     /// Whether members take the GPUs with the most left, whatever the policy likes.
@@ -32,7 +35,7 @@ impl Cycle<'_> {
     /// Seats every member on the working copy, or none.
     pub(super) fn seat_all(
         &mut self,
-        workload: &Workload,
+        workload: &Arc<Workload>,
         columns: &[ColumnId],
         until_ms: u64,
     ) -> Result<Tentative, Refusal> {
@@ -58,7 +61,7 @@ impl Cycle<'_> {
 
     fn seat_one(
         &mut self,
-        workload: &Workload,
+        workload: &Arc<Workload>,
         columns: &[ColumnId],
         until_ms: u64,
         tentative: &mut Tentative,
@@ -79,14 +82,14 @@ impl Cycle<'_> {
             _ if tentative.roomiest => self.memo.roomiest(column, node)?,
             _ => self.memo.picks(column, node)?.to_vec(),
         };
-        tentative.score = score;
+        (tentative.score, tentative.beside) = (score, self.memo.beside(column, node, &picks));
         self.take(workload, node, &picks, until_ms, tentative)
     }
 
     /// Gives one member those shares of a node on the working copy.
     pub(super) fn take(
         &mut self,
-        workload: &Workload,
+        workload: &Arc<Workload>,
         node: NodeId,
         picks: &[Pick],
         until_ms: u64,

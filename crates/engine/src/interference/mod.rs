@@ -3,11 +3,14 @@
 //! A neighbour adds a slow-down α to its victim; speed is `1 / (1 + α in all)`. ln α is a sum of terms
 //! (`terms`), each shrunk by what was observed. `compose` adds up several neighbours. See `docs/interference.md`.
 
+mod company;
 mod compose;
 mod learn;
 mod shipped;
 mod terms;
 
+pub(crate) use company::is_known;
+pub use company::{Company, is_waited_for, speed_min_milli};
 pub use learn::Observation;
 pub use shipped::ShippedError;
 
@@ -33,6 +36,19 @@ pub struct Tenant<'a> {
     pub profile: Profile,
     /// Its MIG instance; read under MIG only.
     pub slice: Option<InstanceShare>,
+    /// Thousandths of the GPU's compute that it is held to; 0 is no limit. Not read under MIG.
+    pub cap_milli: u32,
+    /// Whether somebody waits for its answers: then it counts how fast it is while it computes. Others may catch up when
+    /// their neighbours are idle.
+    pub is_waited_for: bool,
+}
+
+impl Tenant<'_> {
+    /// Thousandths of the time or the compute that it takes at most; `None` if nothing is known.
+    fn load_milli(&self) -> Option<u32> {
+        let cap = (self.cap_milli > 0).then_some(self.cap_milli);
+        [self.profile.busy_milli, cap].into_iter().flatten().min()
+    }
 }
 
 /// What a prediction rests on, weakest first.
@@ -80,10 +96,20 @@ impl Interference {
     ///
     /// A GPU that was never observed under the mode is taken for the mean of those that were.
     pub fn predict(&self, mode: SharingKind, gpu: &str, tenants: &[Tenant<'_>]) -> Vec<Prediction> {
-        (0..tenants.len()).map(|at| self.one(mode, gpu, tenants, at)).collect()
+        let mut pair =
+            |at: usize, other: usize| self.pair(mode, gpu, &tenants[at], &tenants[other]);
+        (0..tenants.len()).map(|at| self.one(mode, gpu, tenants, at, &mut pair)).collect()
     }
 
-    fn one(&self, mode: SharingKind, gpu: &str, all: &[Tenant<'_>], at: usize) -> Prediction {
+    /// * `pair` — what one tenant does to another, by their places in `all`.
+    fn one(
+        &self,
+        mode: SharingKind,
+        gpu: &str,
+        all: &[Tenant<'_>],
+        at: usize,
+        pair: &mut dyn FnMut(usize, usize) -> Pair,
+    ) -> Prediction {
         let alone = Prediction { speed: 1.0, spread: 0.0, basis: Basis::Pair };
         let tenant = &all[at];
         match mode {
@@ -94,13 +120,18 @@ impl Interference {
                 Some(slice) => self.on_slice(gpu, tenant, slice),
             },
             SharingKind::TimeSlice | SharingKind::Mps | SharingKind::MemoryCapped => {
-                let others = || all.iter().enumerate().filter(|(other, _)| *other != at);
-                if others().next().is_none() {
-                    return alone;
-                }
-                let pairs =
-                    others().map(|(_, other)| self.pair(mode, gpu, tenant, other)).collect();
-                together(mode, pairs)
+                let others = (0..all.len()).filter(|other| *other != at);
+                let pairs: Vec<(usize, Pair)> =
+                    others.map(|other| (other, pair(at, other))).collect();
+                let beside = match pairs.is_empty() {
+                    true => alone,
+                    false => together(
+                        mode,
+                        pairs.iter().map(|(_, pair)| *pair),
+                        crowded(all, at, &pairs),
+                    ),
+                };
+                Prediction { speed: beside.speed.min(capped(tenant)).max(SPEED_MIN), ..beside }
             }
         }
     }
@@ -111,7 +142,7 @@ impl Interference {
         if known.basis >= Basis::OneKind {
             return known;
         }
-        match compose::by_profiles(mode, &tenant.profile, &other.profile) {
+        match compose::by_profiles(mode, tenant, other) {
             Some(ln) => Pair { ln, variance: 1.0, basis: Basis::Profile },
             None => known,
         }
@@ -119,8 +150,13 @@ impl Interference {
 
     fn on_slice(&self, gpu: &str, tenant: &Tenant<'_>, slice: InstanceShare) -> Prediction {
         let sum = self.terms.sum(SharingKind::Mig, gpu, tenant.kind, &compose::slice_name(slice));
-        let ln = sum.ln + compose::slice_offset(slice);
-        together(SharingKind::TimeSlice, alloc::vec![Pair { ln, ..sum }])
+        let known = Pair { ln: sum.ln + compose::slice_offset(slice), ..sum };
+        let by_profile = compose::on_slice(tenant, slice)
+            .filter(|_| {
+                self.terms.sum(SharingKind::Mig, gpu, tenant.kind, "").basis < Basis::OneKind
+            })
+            .map(|ln| Pair { ln, variance: 1.0, basis: Basis::Profile });
+        together(SharingKind::TimeSlice, core::iter::once(by_profile.unwrap_or(known)), 0.0)
     }
 }
 
@@ -132,13 +168,39 @@ struct Pair {
     basis: Basis,
 }
 
+/// α by what those who are known by their profiles ask together, the tenant included: pairs that fit into the time one by
+/// one may not all together.
+fn crowded(all: &[Tenant<'_>], at: usize, pairs: &[(usize, Pair)]) -> f64 {
+    let load = |at: usize| f64::from(all[at].load_milli().unwrap_or(0)) / 1000.0;
+    let known = pairs.iter().filter(|(_, pair)| pair.basis == Basis::Profile);
+    let others: f64 = known.map(|(other, _)| load(*other)).sum();
+    if others > 0.0 { compose::by_load(load(at) + others) } else { 0.0 }
+}
+
+/// The speed that a limit on its compute leaves a tenant.
+fn capped(tenant: &Tenant<'_>) -> f64 {
+    match tenant.profile.busy_milli {
+        Some(busy) if tenant.cap_milli > 0 && busy > tenant.cap_milli => {
+            f64::from(tenant.cap_milli) / f64::from(busy)
+        }
+        _ => 1.0,
+    }
+}
+
 /// Adds up neighbours, of whom there is at least one.
-fn together(mode: SharingKind, pairs: Vec<Pair>) -> Prediction {
-    let alphas: Vec<f64> = pairs.iter().map(|pair| libm::exp(pair.ln.clamp(-20.0, 20.0))).collect();
-    let speed = 1.0 / (1.0 + compose::total(mode, &alphas));
+///
+/// * `least` — the slow-down that all together make at least.
+fn together(
+    mode: SharingKind,
+    pairs: impl Iterator<Item = Pair> + Clone,
+    least: f64,
+) -> Prediction {
+    let alphas: Vec<f64> =
+        pairs.clone().map(|pair| libm::exp(pair.ln.clamp(-20.0, 20.0))).collect();
+    let speed = 1.0 / (1.0 + compose::total(mode, &alphas).max(least));
     // The least certain neighbour speaks for all: their errors have causes in common.
-    let variance = pairs.iter().map(|pair| pair.variance).fold(0.0, f64::max);
-    let basis = pairs.iter().map(|pair| pair.basis).min().unwrap_or(Basis::Nothing);
+    let variance = pairs.clone().map(|pair| pair.variance).fold(0.0, f64::max);
+    let basis = pairs.map(|pair| pair.basis).min().unwrap_or(Basis::Nothing);
     let spread = speed * (1.0 - speed) * libm::sqrt(variance) + NOISE;
     Prediction { speed: speed.max(SPEED_MIN), spread: spread.min(0.5), basis }
 }

@@ -58,7 +58,16 @@ pub(super) fn table(mode: SharingKind, gpu: &str) -> String {
 }
 
 impl Terms {
+    /// The longest name of a GPU that was observed under the mode and begins the name of this one: what is known of `v100` counts
+    /// for `v100m16`. Its own name if there is none.
+    fn measured_as<'a>(&self, mode: SharingKind, gpu: &'a str) -> &'a str {
+        let known = |end: &usize| self.names.contains_key(&table(mode, &gpu[..*end]));
+        let ends = gpu.char_indices().map(|(at, letter)| at + letter.len_utf8());
+        ends.filter(known).max().map_or(gpu, |end| &gpu[..end])
+    }
+
     pub(super) fn sum(&self, mode: SharingKind, gpu: &str, kind: &str, other: &str) -> Pair {
+        let gpu = self.measured_as(mode, gpu);
         let near = |kind: &str| self.number(&of_family(kind));
         let of = [near(kind), self.number(kind), near(other), self.number(other)];
         let (mut ln, mut variance, mut seen) = (0.0, 0.0, [0_u32; 9]);
@@ -92,6 +101,7 @@ impl Terms {
         other: &str,
     ) -> Vec<Key> {
         self.clock += 1;
+        let gpu = self.measured_as(mode, gpu);
         let names = [of_family(kind), kind.to_string(), of_family(other), other.to_string()];
         let of = [0, 1, 2, 3].map(|at: usize| self.touch(&names[at]));
         let tables = [table(mode, ""), table(mode, gpu)].map(|table| self.touch(&table));

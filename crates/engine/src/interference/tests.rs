@@ -38,7 +38,7 @@ fn alone_is_full_speed_and_nothing_known_is_equal_turns() {
 }
 
 #[test]
-fn profiles_that_fit_into_the_time_do_not_hurt() {
+fn profiles_that_fit_into_the_time_hardly_hurt() {
     let busy = |milli| Tenant {
         profile: Profile { busy_milli: Some(milli), ..Profile::default() },
         ..Tenant::default()
@@ -46,7 +46,8 @@ fn profiles_that_fit_into_the_time_do_not_hurt() {
     let told = |a, b| {
         Interference::default().predict(SharingKind::TimeSlice, "v100", &[busy(a), busy(b)])[0]
     };
-    assert!(told(400, 500).speed > 0.97 && told(400, 500).basis == Basis::Profile);
+    assert!(told(250, 250).speed > 0.98 && told(250, 250).basis == Basis::Profile);
+    assert!((told(450, 475).speed - 0.88).abs() < 0.02, "Lucid, ASPLOS'23");
     assert!((told(1000, 1000).speed - 0.5).abs() < 1e-9);
 }
 
@@ -84,6 +85,22 @@ fn more_tenants_never_run_faster() {
 }
 
 #[test]
+fn what_was_measured_of_a_model_counts_for_its_members() {
+    let mut model = Interference::shipped().unwrap();
+    let pair = [tenant("A3C"), tenant("LM (batch size 5)")];
+    let told = |model: &Interference, gpu| model.predict(SharingKind::TimeSlice, gpu, &pair)[0];
+    assert_eq!(told(&model, "v100"), told(&model, "v100m16"));
+    assert_ne!(told(&model, "v100"), told(&model, "v10"));
+    (0..40).for_each(|_| {
+        model.observe(&Observation {
+            gpu: "v100m16".into(),
+            ..seen("A3C", &["LM (batch size 5)"], 0.3)
+        })
+    });
+    assert!(told(&model, "v100").speed < 0.4, "observed on one, known of the other");
+}
+
+#[test]
 fn the_same_tenants_run_alike() {
     let model = Interference::shipped().unwrap();
     let told = speeds(&model, SharingKind::Mps, &["bert (batch 8)"; 3]);
@@ -115,4 +132,53 @@ fn the_same_observations_give_the_same_model() {
         model
     };
     assert_eq!(learn(), learn());
+}
+
+#[test]
+fn an_instance_that_has_what_is_needed_does_not_hurt() {
+    let model = Interference::shipped().unwrap();
+    let slice = Some(InstanceShare { compute_milli: 285, memory_milli: 250 });
+    let on = |kind, sm_milli| {
+        let profile = Profile { sm_milli, ..Profile::default() };
+        let tenant = Tenant { kind, profile, slice, ..Tenant::default() };
+        model.predict(SharingKind::Mig, "a100-80gb", &[tenant])[0]
+    };
+    assert!(on("", Some(250)).speed > 0.99 && on("", Some(250)).basis == Basis::Profile);
+    assert!((on("never seen", Some(570)).speed - 0.5).abs() < 0.01);
+    assert!(on("", None).speed < 0.6, "nothing known: as those that were measured");
+    assert!(on("resnet50 (batch 128)", Some(250)).speed < 1.0);
+}
+
+#[test]
+fn whoever_is_waited_for_loses_the_time_of_others() {
+    let told = |is_waited_for| {
+        let busy = |busy_milli| Profile { busy_milli: Some(busy_milli), ..Profile::default() };
+        let one = Tenant { profile: busy(70), is_waited_for, ..Tenant::default() };
+        let other = Tenant { profile: busy(500), ..Tenant::default() };
+        Interference::default().predict(SharingKind::MemoryCapped, "t4", &[one, other])[0].speed
+    };
+    assert!((told(true) - 1.0 / 1.5).abs() < 1e-9);
+    assert!(told(false) > 0.97, "it catches up while the other is idle");
+}
+
+#[test]
+fn many_light_tenants_hurt_by_what_they_take_together() {
+    let light = Tenant {
+        profile: Profile { busy_milli: Some(20), ..Profile::default() },
+        ..Tenant::default()
+    };
+    let told = |count: usize| {
+        let all = alloc::vec![light; count];
+        Interference::default().predict(SharingKind::MemoryCapped, "t4", &all)[0].speed
+    };
+    assert!(told(10) > 0.99 && told(40) > 0.9, "{} {}", told(10), told(40));
+    assert!((told(100) - 0.5).abs() < 0.01, "twice as much is asked as there is");
+}
+
+#[test]
+fn a_cap_below_what_it_takes_slows_even_one_alone() {
+    let profile = Profile { busy_milli: Some(800), ..Profile::default() };
+    let capped = Tenant { profile, cap_milli: 400, ..Tenant::default() };
+    let told = Interference::default().predict(SharingKind::MemoryCapped, "t4", &[capped]);
+    assert!((told[0].speed - 0.5).abs() < 1e-9);
 }

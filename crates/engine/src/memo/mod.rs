@@ -10,15 +10,17 @@ mod scores;
 
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use model::{
-    Fleet, GpuId, Node, NodeId, Refusal, Seat, SharingMode, Snapshot, Workload, WorkloadId,
+    Beside, Fleet, GpuId, Node, NodeId, Refusal, Seat, SharingMode, Snapshot, Workload, WorkloadId,
 };
 
 use crate::backfill;
 use crate::fit::Pick;
+use crate::interference::Company;
 use crate::placement::{Key, Scorer};
 use crate::preempt::Ask;
 use scores::{ChangeLog, FEASIBLE, Scores, closeness};
@@ -194,9 +196,20 @@ impl Memo {
     /// Every share that the GPUs of a node could grant, by index.
     pub(crate) fn options(&self, column: ColumnId, node: NodeId) -> Result<Vec<Pick>, Refusal> {
         let mut options = Vec::new();
-        let demand = &self.columns[column.0].key.demand;
-        self.scorer.options(&self.fleet.nodes()[node.index()], demand, &mut options)?;
+        let key = &self.columns[column.0].key;
+        self.scorer.options(&self.fleet.nodes()[node.index()], key, &mut options)?;
         Ok(options)
+    }
+
+    /// Whom shares of a node are beside, where the policy minds that.
+    pub(crate) fn beside(&self, column: ColumnId, node: NodeId, picks: &[Pick]) -> Option<Beside> {
+        let key = &self.columns[column.0].key;
+        self.scorer.beside(&self.fleet.nodes()[node.index()], key, picks)
+    }
+
+    /// What is remembered of pairs of tenants, for the next memo.
+    pub(crate) fn into_company(self) -> Company {
+        self.scorer.into_company()
     }
 
     /// The shares of the GPUs with the most left: what leaves most room for a gang's next member.
@@ -209,7 +222,7 @@ impl Memo {
     /// Seats one member on the working copy.
     pub(crate) fn admit(
         &mut self,
-        workload: &Workload,
+        workload: &Arc<Workload>,
         seat: &Seat,
         until_ms: u64,
     ) -> Result<(), Refusal> {
@@ -239,8 +252,8 @@ impl Memo {
 
     /// What one member asks for, to be put to nodes that are not as in the working copy.
     pub(crate) fn ask(&self, columns: &[ColumnId]) -> Ask<'_> {
-        let demands = columns.iter().map(|column| &self.columns[column.0].key.demand);
-        Ask::new(&self.scorer, demands.collect())
+        let keys = columns.iter().map(|column| &self.columns[column.0].key);
+        Ask::new(&self.scorer, keys.collect())
     }
 
     fn refusal(&mut self, column: ColumnId, node: NodeId) -> Refusal {

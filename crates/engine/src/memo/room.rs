@@ -151,7 +151,7 @@ fn room(
     let mut node = node.clone();
     for held in 0..most {
         let mut nearest = None;
-        let seated = keys.iter().find(|key| match scorer.options(&node, &key.demand, picks) {
+        let seated = keys.iter().find(|key| match scorer.options(&node, key, picks) {
             Ok(()) => true,
             Err(refusal) => {
                 nearest = Some(Refusal::nearer(nearest.take(), refusal));
@@ -166,7 +166,7 @@ fn room(
             let _ = node.set_mode(pick.gpu, pick.mode);
         }
         let seat = Seat { node: id, shares };
-        if let Err(refusal) = node.admit(&key.stand_in(), &seat, u64::MAX) {
+        if let Err(refusal) = node.admit(&key.stand_in().into(), &seat, u64::MAX) {
             return (held, Some(refusal));
         }
     }

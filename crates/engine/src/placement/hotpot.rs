@@ -85,7 +85,9 @@ impl Outlook {
     /// GPUs that a seat uses, less the worth that it takes from the node, in steps. Seats that differ
     /// by less than a step are equal; then the fuller GPU and the first node of the fleet are
     /// filled first, which keeps others empty.
-    pub(crate) fn score(&self, mix: &Mix, candidate: &Candidate<'_>) -> i64 {
+    ///
+    /// * `lost` — what is lost of it beside others, in GPUs.
+    pub(crate) fn score(&self, mix: &Mix, candidate: &Candidate<'_>, lost: f64) -> i64 {
         let node = candidate.node;
         let used = candidate.taken_milli() as f64 / 1000.0;
         let left = |index: usize| candidate.node.gpus()[index].free_milli();
@@ -104,7 +106,7 @@ impl Outlook {
             })
             .sum();
         let charge = of_milli(self.terms.scarcity_milli) * scarcity;
-        let gain = used - (before - after) - charge;
+        let gain = used - (before - after) - charge - lost;
         libm::floor(gain / of_milli(self.terms.step_milli.max(1)) + 0.5) as i64
     }
 

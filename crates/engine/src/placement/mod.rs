@@ -3,6 +3,7 @@
 //! A score is an integer, higher is better, and equal scores go to the node that stands first in
 //! the fleet. Scores of one policy are comparable for one demand only.
 
+mod beside;
 mod candidate;
 mod fgd;
 pub mod fragment;
@@ -15,12 +16,14 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use model::{
-    Class, Demand, Fleet, Gpu, GpuAsk, MixShape, Node, NodeId, Placement, Policy, Refusal,
-    SharingMode, Workload,
+    Beside, Class, Demand, Fleet, Gpu, GpuAsk, MixShape, Node, NodeId, Placement, Policy, Refusal,
+    Share, SharingMode, Workload,
 };
 
 use crate::fit::{self, Pick};
-pub(crate) use candidate::{Candidate, Key};
+use crate::interference::Company;
+use beside::Neighbourhood;
+pub(crate) use candidate::{Candidate, Key, Nature};
 use fragment::{Mix, Stands};
 use hotpot::Outlook;
 
@@ -31,12 +34,19 @@ pub(crate) struct Scorer {
     mix: Mix,
     stands: Stands,
     outlook: Outlook,
+    neighbourhood: Neighbourhood,
     options: Vec<Pick>,
 }
 
 impl Scorer {
     /// * `observed` — the mix where the policy brings none.
-    pub(crate) fn new(policy: &Policy, observed: &[MixShape], fleet: &Fleet) -> Self {
+    /// * `company` — what is remembered of pairs of tenants.
+    pub(crate) fn new(
+        policy: &Policy,
+        observed: &[MixShape],
+        fleet: &Fleet,
+        company: Company,
+    ) -> Self {
         let mix = if policy.mix.is_empty() { observed } else { &policy.mix };
         let prepared = Mix::new(mix, fleet);
         let ours = policy.placement == Placement::Hotpot;
@@ -47,6 +57,7 @@ impl Scorer {
             mix: prepared,
             stands: Stands::default(),
             outlook: outlook.unwrap_or_default(),
+            neighbourhood: Neighbourhood::new(policy, company),
             options: Vec::new(),
         }
     }
@@ -61,28 +72,52 @@ impl Scorer {
         picks: &mut Vec<Pick>,
     ) -> Result<i64, Refusal> {
         let mut options = core::mem::take(&mut self.options);
-        let found = fit::options(node, &key.demand, &self.modes, &mut options);
+        let found = self.options(node, key, &mut options);
         let score = found.map(|()| self.choose(id, node, key, &options, picks));
         self.options = options;
         score
     }
 
-    /// Every share that the GPUs of a node could grant; see [`fit::options`].
+    /// Every share that the GPUs of a node could grant and all there could bear; see [`fit::options`].
     pub(crate) fn options(
         &self,
         node: &Node,
-        demand: &Demand,
+        key: &Key,
         options: &mut Vec<Pick>,
     ) -> Result<(), Refusal> {
-        fit::options(node, demand, &self.modes, options)
+        fit::options(node, &key.demand, &self.modes, options)?;
+        let Err(refusal) = self.neighbourhood.retain_bearable(node, key, options) else {
+            return Ok(());
+        };
+        fit::enough(&key.demand, options.len(), Some(refusal))
+    }
+
+    /// Whom seats are beside, where the policy minds that.
+    pub(crate) fn beside(&self, node: &Node, key: &Key, picks: &[Pick]) -> Option<Beside> {
+        self.neighbourhood.beside(node, key, picks)
+    }
+
+    /// What is remembered of pairs of tenants, for the next that is made.
+    pub(crate) fn into_company(self) -> Company {
+        self.neighbourhood.into_company()
     }
 
     /// GPUs of a node that could each grant a share, its CPU and memory left aside.
-    pub(crate) fn able_gpus(&self, node: &Node, demand: &Demand) -> usize {
-        let Some(gpus) = &demand.gpus else { return 0 };
-        let accepts = gpus.accepts.first();
-        let able = |gpu: &&Gpu| fit::pick(0, gpu, gpus, accepts, &self.modes).is_ok();
-        node.gpus().iter().filter(able).count()
+    pub(crate) fn able_gpus(&self, node: &Node, key: &Key) -> usize {
+        (0..=u8::MAX)
+            .zip(node.gpus())
+            .filter(|(at, gpu)| self.on_gpu(*at, gpu, key).is_ok())
+            .count()
+    }
+
+    /// The share that one GPU could grant and all there could bear, the node's CPU and memory left aside.
+    pub(crate) fn on_gpu(&self, index: u8, gpu: &Gpu, key: &Key) -> Result<Share, Refusal> {
+        let Some(gpus) = &key.demand.gpus else {
+            return Err(Refusal::GpuCount { asked: 0, offered: 0, because: None });
+        };
+        let pick = fit::pick(index, gpu, gpus, gpus.accepts.first(), &self.modes)?;
+        self.neighbourhood.bears(gpu, key, &pick)?;
+        Ok(pick.share)
     }
 
     fn choose(
@@ -93,8 +128,7 @@ impl Scorer {
         options: &[Pick],
         picks: &mut Vec<Pick>,
     ) -> i64 {
-        let Key { demand, class } = key;
-        let class = *class;
+        let demand = &key.demand;
         picks.clear();
         let count = demand.gpu_count();
         let whole = demand.gpus.as_ref().is_none_or(|gpus| gpus.each == GpuAsk::Whole);
@@ -105,7 +139,7 @@ impl Scorer {
             }
             picks.truncate(count);
             picks.sort_by_key(|pick| pick.gpu);
-            return self.score(id, &Candidate { node, demand, class, picks });
+            return self.score(id, &Candidate { node, key, picks });
         }
         let mut best = i64::MIN;
         for (at, option) in options.iter().enumerate() {
@@ -113,7 +147,7 @@ impl Scorer {
                 continue;
             }
             let alone = core::slice::from_ref(option);
-            let score = self.score(id, &Candidate { node, demand, class, picks: alone });
+            let score = self.score(id, &Candidate { node, key, picks: alone });
             let fuller = picks.first().is_none_or(|seen| option.left_milli < seen.left_milli);
             if score > best || (score == best && fuller && self.placement == Placement::Hotpot) {
                 best = score;
@@ -127,11 +161,10 @@ impl Scorer {
     /// Brings the GPUs for a workload that shares several of them into order: by their scores one by
     /// one, or the fullest first, as FGD's artifact has it.
     fn rank(&mut self, id: NodeId, node: &Node, key: &Key, picks: &mut [Pick]) {
-        let Key { demand, class } = key;
         if self.weighs_gpus() && self.placement != Placement::Fgd {
             picks.sort_by_cached_key(|pick| {
                 let alone = core::slice::from_ref(pick);
-                Reverse(self.score(id, &Candidate { node, demand, class: *class, picks: alone }))
+                Reverse(self.score(id, &Candidate { node, key, picks: alone }))
             });
         } else {
             picks.sort_by_key(|pick| pick.left_milli);
@@ -142,6 +175,8 @@ impl Scorer {
     pub(crate) fn keys(&self, workload: &Workload) -> Vec<Key> {
         let minds_class = matches!(self.placement, Placement::Weighted { .. });
         let class = if minds_class { workload.class } else { Class::Batch };
+        let (class, nature) =
+            self.neighbourhood.nature(workload).unwrap_or((class, Nature::default()));
         let demand = &workload.demand;
         let alternatives = demand.gpus.as_ref().map_or(0, |gpus| gpus.accepts.len());
         let only = |alternative: usize| {
@@ -149,7 +184,7 @@ impl Scorer {
             if let Some(gpus) = &mut demand.gpus {
                 gpus.accepts = gpus.accepts.get(alternative).cloned().into_iter().collect();
             }
-            Key { demand, class }
+            Key { demand, class, nature: nature.clone() }
         };
         (0..alternatives.max(1)).map(only).collect()
     }
@@ -175,8 +210,11 @@ impl Scorer {
             Placement::Weighted { memory_weight_milli, affinity_weight_milli, affinity } => {
                 weighted::score(candidate, *memory_weight_milli, *affinity_weight_milli, affinity)
             }
-            Placement::Hotpot if asks_for_profile(candidate.demand) => mig::score(candidate),
-            Placement::Hotpot => self.outlook.score(&self.mix, candidate),
+            Placement::Hotpot if asks_for_profile(&candidate.key.demand) => mig::score(candidate),
+            Placement::Hotpot => {
+                let lost = self.neighbourhood.lost(candidate.node, candidate.key, candidate.picks);
+                self.outlook.score(&self.mix, candidate, lost)
+            }
         }
     }
 }

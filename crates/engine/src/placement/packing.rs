@@ -24,7 +24,7 @@ pub(crate) fn best_fit(candidate: &Candidate<'_>) -> i64 {
 pub(crate) fn dot_product(candidate: &Candidate<'_>) -> i64 {
     let product =
         |left: u64, asked: u64, largest: f64| (left as f64 / largest) * (asked as f64 / largest);
-    let cpu_asked = candidate.demand.cpu_milli;
+    let cpu_asked = candidate.key.demand.cpu_milli;
     let cpu = product(candidate.node.cpu_free_milli(), cpu_asked, CPU_LARGEST_MILLI);
     let gpu_asked = candidate.taken_milli();
     let gpu = product(candidate.node.gpu_free_milli(), gpu_asked, GPU_LARGEST_MILLI);
@@ -77,7 +77,7 @@ fn sizes_present(candidate: &Candidate<'_>) -> u64 {
     let mut sizes = 0;
     for tenant in tenants {
         if tenant.share == Share::Exclusive {
-            whole.push(tenant.workload);
+            whole.push(tenant.workload.id);
         } else {
             sizes |= SHARED;
         }

@@ -23,7 +23,7 @@ pub(crate) fn score(
         let Some(gpu) = candidate.node.gpus().get(usize::from(pick.gpu)) else { continue };
         free_milli += i64::from(gpu.memory_free_milli_after(pick.mode, pick.share));
         for tenant in gpu.tenants() {
-            affinity_milli += i64::from(matrix.between(candidate.class, tenant.class));
+            affinity_milli += i64::from(matrix.between(candidate.key.class, tenant.workload.class));
             tenants += 1;
         }
     }

@@ -111,9 +111,10 @@ fn exactly(total_mib: u64, need: Need, tenants: u32) -> Capacity {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::String;
     use alloc::sync::Arc;
 
-    use model::{Catalogue, Class, Gpu, Share, SharingKind, Tenant, WorkloadId};
+    use model::{Catalogue, Demand, Gpu, Owner, Share, SharingKind, Tenant, Workload, WorkloadId};
 
     use super::*;
 
@@ -201,8 +202,9 @@ mod tests {
         let mut gpu = Gpu::idle(Arc::new(model.clone()), model.modes);
         gpu.set_mode(mode).unwrap();
         let mut comes = |number| {
-            let (workload, class) = (WorkloadId(number), Class::Batch);
-            gpu.admit(Tenant { workload, share, class }).is_ok()
+            let (id, name) = (WorkloadId(number), String::new());
+            let workload = Workload::new(id, name, Owner::new(""), Demand::default());
+            gpu.admit(Tenant { workload: Arc::new(workload), share }).is_ok()
         };
         (1..).take_while(|number| comes(*number)).count() as u32
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use engine::{Planner, apply};
 use model::{
-    Class, Demand, Fleet, Gpu, GpuAsk, GpuDemand, Isolation, MigGeometry, MigLayout, ModeSet, Node,
-    Owner, Placement, Policy, ProfileIndex, SharingKind, Snapshot, Workload, WorkloadId,
+    Demand, Fleet, Gpu, GpuAsk, GpuDemand, Isolation, MigGeometry, MigLayout, ModeSet, Node, Owner,
+    Placement, Policy, ProfileIndex, SharingKind, Snapshot, Workload, WorkloadId,
 };
 
 use super::requests::{geometry, gpu_model};
@@ -134,20 +134,13 @@ impl Planned {
             modes: ModeSet::ALL,
         };
         Workload {
-            id: WorkloadId(id),
-            name: String::new(),
-            owner: Owner::new("o"),
-            class: Class::Batch,
-            priority: 0,
             submitted_ms: id,
-            time_limit_ms: None,
-            demand: Demand { cpu_milli: 0, memory_mib: 0, gpus: Some(gpus), ..Demand::default() },
-            members: 1,
-            apart: false,
-            array: None,
-            latency_target_ms: None,
-            preemptible: true,
-            preempts: true,
+            ..Workload::new(
+                WorkloadId(id),
+                String::new(),
+                Owner::new("o"),
+                Demand { cpu_milli: 0, memory_mib: 0, gpus: Some(gpus), ..Demand::default() },
+            )
         }
     }
 }

@@ -17,6 +17,16 @@ pub(crate) fn attribute(workload: &mut Workload, word: &str, words: &mut Words<'
         "apart" => workload.apart = true,
         "stays" => workload.preemptible = false,
         "bides" => workload.preempts = false,
+        // One word; underscores are blanks: `ResNet-18_(batch_size_16)`.
+        "kind" => workload.kind = words.next().replace('_', " "),
+        "busy" => workload.profile.busy_milli = Some(words.number()),
+        "dram" => workload.profile.dram_milli = Some(words.number()),
+        "sm" => workload.profile.sm_milli = Some(words.number()),
+        "answers" => {
+            workload.latency_alone_ms = Some(words.number());
+            assert!(words.take("within"), "answers ALONE within TARGET");
+            workload.latency_target_ms = Some(words.number());
+        }
         "cpu" => workload.demand.cpu_milli = words.milli(),
         "mem" => workload.demand.memory_mib = words.mib(),
         "gpu" => *gpus = Some(whole(words.number())),

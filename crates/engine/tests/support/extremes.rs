@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use engine::{apply, check, explain, plan};
 use model::{
-    ArrayMember, Class, Demand, Fleet, Gpu, GpuAsk, GpuDemand, GpuModel, Isolation, ModeSet,
-    ModelId, Node, Owner, Policy, Quota, SharingMode, Snapshot, Workload, WorkloadId,
+    ArrayMember, Demand, Fleet, Gpu, GpuAsk, GpuDemand, GpuModel, Isolation, ModeSet, ModelId,
+    Node, Owner, Policy, Quota, SharingMode, Snapshot, Workload, WorkloadId,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -24,22 +24,12 @@ pub(crate) fn fraction(compute_milli: u32, memory_mib: u64) -> Workload {
         isolation: Isolation::None,
         modes: ModeSet::ALL,
     };
-    Workload {
-        id: WorkloadId(0),
-        name: "w".to_owned(),
-        owner: Owner::new("alice"),
-        class: Class::Batch,
-        priority: 0,
-        submitted_ms: 0,
-        time_limit_ms: None,
-        demand: Demand { cpu_milli: 1000, memory_mib: 1024, gpus: Some(gpus), ..Demand::default() },
-        members: 1,
-        apart: false,
-        array: None,
-        latency_target_ms: None,
-        preemptible: true,
-        preempts: true,
-    }
+    Workload::new(
+        WorkloadId(0),
+        "w".to_owned(),
+        Owner::new("alice"),
+        Demand { cpu_milli: 1000, memory_mib: 1024, gpus: Some(gpus), ..Demand::default() },
+    )
 }
 
 fn long() -> impl Strategy<Value = u64> {
@@ -123,7 +113,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     let rest = (any::<bool>(), word(), long());
     (placements(), vec(mode, 0..5), quota, rest).prop_map(|(placement, modes, quota, rest)| {
         let (backfill, depth, time_limit_default_ms) = rest;
-        let quota = Quota { gpu_milli_max: quota.0, weight: quota.1 };
+        let quota = Quota { gpu_milli_max: quota.0, weight: quota.1, ..Quota::default() };
         let quotas = [(Owner::new("alice"), quota)].into_iter().collect();
         let plain = Policy::new(placement);
         Policy { modes, quotas, backfill, depth, time_limit_default_ms, ..plain }

@@ -110,10 +110,12 @@ impl Printer<'_> {
     fn reason(&self, reason: &Reason) -> String {
         match reason {
             Reason::NeededBy(id) => format!("{} needs it", self.workload(*id)),
-            Reason::Best { score } => format!("best ({score})"),
-            Reason::Backfill { head, head_starts_ms, score } => {
-                format!("backfill, {} starts at {head_starts_ms} ({score})", self.workload(*head))
-            }
+            Reason::Best { score, beside } => format!("best ({score}){}", beside_whom(*beside)),
+            Reason::Backfill { head, head_starts_ms, score, beside } => format!(
+                "backfill, {} starts at {head_starts_ms} ({score}){}",
+                self.workload(*head),
+                beside_whom(*beside)
+            ),
             Reason::Gang { members } => format!("all {members} members fit"),
             Reason::MakesRoomFor(id) => format!("{} needs the room", self.workload(*id)),
         }
@@ -166,4 +168,11 @@ fn share(gpu: &Gpu, share: Share) -> String {
             format!("{kind} {}@{start}", found.map_or("?", |profile| profile.name.as_str()))
         }
     }
+}
+
+fn beside_whom(beside: Option<model::Beside>) -> String {
+    beside.map_or_else(String::new, |one| {
+        let model::Beside { tenants, speed_milli, slowest_milli } = one;
+        format!(", beside {tenants} at {speed_milli}, slowest there {slowest_milli}")
+    })
 }

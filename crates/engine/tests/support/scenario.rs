@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{
-    ArrayMember, Catalogue, Class, Fleet, Gpu, GpuAsk, GpuDemand, GpuId, ModeSet, Node, NodeId,
-    Owner, Placement, Policy, Preemption, Seat, Share, SharingKind, Snapshot, Workload, WorkloadId,
+    ArrayMember, Catalogue, Fleet, Gpu, GpuAsk, GpuDemand, GpuId, ModeSet, Node, NodeId, Owner,
+    Placement, Policy, Preemption, Seat, Share, SharingKind, Snapshot, Workload, WorkloadId,
 };
 
 use crate::attributes::{attribute, whole};
@@ -121,6 +121,7 @@ impl Reader {
         policy.placement = Placement::parse(name).unwrap_or_else(|| words.fail(name));
         while let Some(word) = words.try_next() {
             match word {
+                "interference" => policy.hotpot.interference_milli = words.number(),
                 "backfill" => policy.backfill = words.next() == "on",
                 "depth" => policy.depth = words.number(),
                 "patience" => policy.patience_ms = words.number(),
@@ -139,6 +140,7 @@ impl Reader {
             match word {
                 "gpus" => quota.gpu_milli_max = Some(words.milli()),
                 "weight" => quota.weight = words.number(),
+                "speed-min" => quota.speed_min_milli = words.number(),
                 other => words.fail(other),
             }
         }
@@ -257,26 +259,16 @@ impl Reader {
     fn blank(&mut self, name: &str) -> Workload {
         let id = WorkloadId(self.scenario.names.len() as u64);
         self.scenario.names.push(name.to_owned());
-        Workload {
+        Workload::new(
             id,
-            name: name.to_owned(),
-            owner: Owner::new("alice"),
-            class: Class::Batch,
-            priority: 0,
-            submitted_ms: 0,
-            time_limit_ms: None,
-            demand: model::Demand {
+            name.to_owned(),
+            Owner::new("alice"),
+            model::Demand {
                 cpu_milli: 1000,
                 memory_mib: 1024,
                 gpus: None,
                 ..model::Demand::default()
             },
-            members: 1,
-            apart: false,
-            array: None,
-            latency_target_ms: None,
-            preemptible: true,
-            preempts: true,
-        }
+        )
     }
 }

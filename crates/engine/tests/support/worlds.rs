@@ -42,6 +42,8 @@ pub(crate) struct Size {
     pub(crate) wide_gangs: bool,
     pub(crate) arrays: bool,
     pub(crate) quotas: bool,
+    /// Whether some worlds know how workloads run beside others, and how fast they have to.
+    pub(crate) natures: bool,
 }
 
 impl Size {
@@ -55,6 +57,7 @@ impl Size {
         wide_gangs: true,
         arrays: true,
         quotas: true,
+        natures: true,
     };
 
     /// One owner in a plain queue: the order is by priority and age alone.
@@ -89,8 +92,9 @@ impl World {
 pub(crate) fn worlds(size: Size) -> impl Strategy<Value = World> {
     let nodes = vec(node(size), 1..=size.nodes);
     let queue = vec((workload(size), any::<Index>()), 0..=size.workloads);
-    (nodes, vec(demand(size), 1..=8), queue, policy(size)).prop_map(
-        move |(nodes, demands, queue, policy)| {
+    let demands = (vec(demand(size), 1..=8), natures(size));
+    (nodes, demands, queue, policy(size)).prop_map(
+        move |(nodes, (demands, natures), queue, policy)| {
             let number = |((workload, kind), id): ((Workload, Index), u64)| Workload {
                 id: WorkloadId(id),
                 name: format!("w{id}"),
@@ -101,9 +105,30 @@ pub(crate) fn worlds(size: Size) -> impl Strategy<Value = World> {
             for gang in workloads.iter_mut().filter(|w| w.members > 1 && !size.wide_gangs) {
                 gang.demand.gpus.iter_mut().for_each(|gpus| gpus.count = 1);
             }
+            for (workload, nature) in workloads.iter_mut().zip(natures.iter().cycle()) {
+                give(workload, nature);
+            }
             World { nodes, workloads, policy }
         },
     )
+}
+
+/// A kind, parts of time, and how many times slower answers may come.
+type Nature = (&'static str, Option<u32>, Option<u32>);
+
+/// Empty for most worlds.
+fn natures(size: Size) -> impl Strategy<Value = Vec<Nature>> {
+    let kinds = select(vec!["", "A3C", "ResNet-18 (batch size 16)", "never seen"]);
+    let nature = (kinds, option::of(0u32..=1000), option::of(1u32..=4));
+    let most = if size.natures { 3 } else { 0 };
+    prop_oneof![2 => Just(Vec::new()), 1 => vec(nature, 0..=most)]
+}
+
+fn give(workload: &mut Workload, (kind, busy_milli, factor): &Nature) {
+    workload.kind = (*kind).to_owned();
+    workload.profile.busy_milli = *busy_milli;
+    workload.latency_alone_ms = factor.map(|_| 10);
+    workload.latency_target_ms = factor.map(|factor| 10 * factor);
 }
 
 fn node(size: Size) -> impl Strategy<Value = NodeSpec> {
@@ -130,20 +155,19 @@ fn workload(size: Size) -> impl Strategy<Value = Workload> {
         let (class, priority, submitted_ms, time_limit_ms) = place;
         let (members, owner) = shape;
         Workload {
-            id: WorkloadId(0),
-            name: String::new(),
-            owner: Owner::new(["alice", "bob", "carol"][owner]),
             class,
             priority,
             submitted_ms,
             time_limit_ms,
-            demand: Demand::default(),
             members,
             apart,
             array,
-            latency_target_ms: None,
-            preemptible: true,
-            preempts: true,
+            ..Workload::new(
+                WorkloadId(0),
+                String::new(),
+                Owner::new(["alice", "bob", "carol"][owner]),
+                Demand::default(),
+            )
         }
     })
 }
@@ -218,12 +242,19 @@ fn policy(size: Size) -> impl Strategy<Value = Policy> {
     let modes = subsequence(modes, 1..=5).prop_shuffle();
     let quota = (0u64..=6000, 1u32..=3);
     let quotas = vec(quota, if size.quotas { 0..=size.owners } else { 0..=0 });
-    (placements(), modes, quotas, any::<bool>()).prop_map(|(placement, modes, quotas, backfill)| {
-        let named = ["alice", "bob", "carol"].map(Owner::new).into_iter().zip(quotas);
-        let quota = |(most, weight)| Quota { gpu_milli_max: Some(most), weight };
-        let quotas: BTreeMap<_, _> = named.map(|(owner, given)| (owner, quota(given))).collect();
-        Policy { modes, quotas, backfill, time_limit_default_ms: 9, ..Policy::new(placement) }
-    })
+    (placements(), modes, quotas, any::<bool>()).prop_map(
+        move |(placement, modes, quotas, backfill)| {
+            let named = ["alice", "bob", "carol"].map(Owner::new).into_iter().zip(quotas);
+            let quota = |(most, weight)| Quota {
+                gpu_milli_max: Some(most),
+                weight,
+                speed_min_milli: if size.natures && weight == 3 { 700 } else { 0 },
+            };
+            let quotas: BTreeMap<_, _> =
+                named.map(|(owner, given)| (owner, quota(given))).collect();
+            Policy { modes, quotas, backfill, time_limit_default_ms: 9, ..Policy::new(placement) }
+        },
+    )
 }
 
 /// Any of the nine.

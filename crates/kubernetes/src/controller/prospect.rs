@@ -158,6 +158,8 @@ impl Prospect {
             | Refusal::SetAside
             | Refusal::Occupied { .. }
             | Refusal::Tenants { .. }
+            | Refusal::TooSlow { .. }
+            | Refusal::SlowsOthers { .. }
             | Refusal::Quota { .. }
             | Refusal::ArrayLimit { .. }
             | Refusal::Gang { .. }

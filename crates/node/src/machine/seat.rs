@@ -2,8 +2,9 @@
 //! shares, as Slurm's prologs do, and none keeps the book in its memory.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use model::{Class, Gpu, Refusal, Share, SharingMode, Tenant, WorkloadId};
+use model::{Demand, Gpu, Owner, Refusal, Share, SharingMode, Tenant, Workload, WorkloadId};
 
 use super::Machine;
 use super::error::MachineError;
@@ -81,8 +82,9 @@ fn fits_beside(
         // What is not known may be all of it.
         let held = hold.share.unwrap_or(Share::Exclusive);
         gpu.set_mode(held.mode(TENANTS_MAX))?;
-        let tenant = Tenant { workload: WorkloadId(number), share: held, class: Class::Batch };
-        gpu.admit(tenant)?;
+        let (id, nobody) = (WorkloadId(number), Owner::new(""));
+        let workload = Workload::new(id, hold.who.clone(), nobody, Demand::default());
+        gpu.admit(Tenant { workload: Arc::new(workload), share: held })?;
     }
     gpu.fits(mode, share)
 }
