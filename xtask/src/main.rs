@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "commands print their tables")]
 
 mod ablate;
+mod advice;
 mod bless;
 mod churn;
 mod compare;
@@ -43,6 +44,8 @@ const HELP: &str = "cargo xtask VERB
   churn       policies where workloads leave again and wait in a queue [--quick]
   mig         acceptance of MIG requests against first fit and the exact optimum
   interference  predicted speeds of shared GPUs against measured ones that were held out [--quick] [--write]
+  advice      what sharing is worth, by simulation: embedding (many small requests), serving (pods that hardly compute),
+              neighbours (placing without regard to interference) [--quick]
   fakes       the fake driver against NVIDIA's header and programs from PyPI
   cuda        the fake libcuda against NVIDIA's header and NVIDIA's own client
   limiter     what the limiter costs and what it holds, on a simulated GPU [--quick]
@@ -62,7 +65,7 @@ const HELP: &str = "cargo xtask VERB
   slurm-lab   a real Slurm cluster on this host: up DIR [OPTION...], down DIR, status DIR
   speed       CPU seconds and peak memory of whole runs
 
-reproduce, compare, ablate, churn and interference read the full traces from ../shared/traces or $HOTPOT_TRACES.";
+reproduce, compare, ablate, churn, interference and advice read the full traces from ../shared/traces or $HOTPOT_TRACES.";
 
 /// Commands that tell more of themselves than [`HELP`], and those that hand their words on.
 const OWN_HELP: [&str; 5] = ["gpu-test", "gpu-client", "kubernetes-lab", "slurm-lab", "speed-one"];
@@ -79,7 +82,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["bless"] => bless::run(),
         [
-            "reproduce" | "compare" | "ablate" | "churn" | "mig" | "speed" | "limiter"
+            "reproduce" | "advice" | "compare" | "ablate" | "churn" | "mig" | "speed" | "limiter"
             | "slurm-arrays" | "kubernetes-bind",
             ..,
         ] if cfg!(debug_assertions) => shell::again_in_release(&args),
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         ["ablate", flags @ ..] => quick(flags).and_then(ablate::run),
         ["churn", flags @ ..] => quick(flags).and_then(churn::run),
         ["mig"] => mig::run(),
+        ["advice", words @ ..] => advice::run(words),
         ["interference", words @ ..] => interference::run(words),
         ["install", prefix] => install::run(prefix),
         ["install"] => Err("name where to: cargo xtask install ~/.local".to_string()),

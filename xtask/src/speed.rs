@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use engine::Planner;
 use formats::Source;
 use model::{Catalogue, Placement, Policy, Snapshot, SplitMix, Workload};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -150,7 +151,7 @@ fn decisions(files: &(PathBuf, PathBuf), policy: &str) -> Verdict {
     let mut policy = Policy::new(placement);
     policy.mix = engine::mix::of(trace.arrivals.iter().map(|arrival| &arrival.workload));
     let mut watch = Stopwatch::default();
-    simulator::replay(fleet, &trace, policy, Protocol::Timed, &(), &mut watch)
+    simulator::replay(fleet, &trace, Planner::new(policy), Protocol::Timed, &(), &mut watch)
         .map_err(|error| error.to_string())?;
     watch.micros.sort_unstable();
     let rank =

@@ -54,6 +54,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "engine",
             "formats",
             "simulator",
+            "advice",
             "fake-machine",
             "fake-gpu",
             "caps",

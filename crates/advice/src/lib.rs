@@ -10,8 +10,9 @@ pub mod scheme;
 mod table;
 mod timed;
 
+pub use packed::fleet;
 pub use table::{Card, Held, Row, Way};
-pub use timed::Course;
+pub use timed::{Course, course};
 
 use std::sync::Arc;
 

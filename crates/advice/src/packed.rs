@@ -28,7 +28,7 @@ pub(crate) fn modes() -> Vec<SharingMode> {
 }
 
 /// Machines with that many cards in all; of CPU and memory they have as much as anybody could want.
-pub(crate) fn fleet(model: &Arc<GpuModel>, cards: u32) -> Fleet {
+pub fn fleet(model: &Arc<GpuModel>, cards: u32) -> Fleet {
     let node = |first: u32| {
         let here = NODE_GPUS.min(cards - first);
         let gpu = Gpu::idle(Arc::clone(model), ModeSet::ALL);

@@ -3,8 +3,8 @@
 use engine::interference::is_waited_for;
 use engine::sharing::{GpuHours, alpha, efficiency, latency_factor};
 use model::{
-    Arrival, Gpu, GpuAsk, GpuDemand, GpuModel, Isolation, Profile, Share, SharingKind, Trace,
-    Workload,
+    Arrival, Gpu, GpuAsk, GpuDemand, GpuModel, Isolation, Placement, Profile, Share, SharingKind,
+    Trace, Workload,
 };
 use serde::Serialize;
 use simulator::IllegalPlan;
@@ -177,7 +177,7 @@ fn course(question: &Question<'_>, arrivals: &[Arrival]) -> Result<Option<Course
     }
     let fleet = packed::fleet(question.model, question.cards);
     let trace = Trace { arrivals: arrivals.to_vec() };
-    timed::course(fleet, &trace, question.speeds).map(Some)
+    timed::course(fleet, &trace, Placement::BestFit, question.speeds).map(Some)
 }
 
 fn figures(

@@ -1,5 +1,6 @@
 //! How long a list takes on the cards that there are, and what it holds of them: by the simulator.
 
+use engine::Planner;
 use model::{Fleet, Gpu, Placement, Policy, Snapshot, Trace};
 use serde::Serialize;
 use simulator::{IllegalPlan, Observer, Protocol, Speeds, replay};
@@ -45,14 +46,19 @@ pub(crate) fn in_use(fleet: &Fleet) -> u64 {
 }
 
 /// Replays a list on a fleet.
-pub(crate) fn course(
+///
+/// # Errors
+/// [`IllegalPlan`] if the planner breaks an invariant.
+pub fn course(
     fleet: Fleet,
     trace: &Trace,
+    placement: Placement,
     speeds: &dyn Speeds,
 ) -> Result<Course, IllegalPlan> {
     let mut meter = Meter::default();
-    let policy = Policy { modes: modes(), depth: u32::MAX, ..Policy::new(Placement::BestFit) };
-    let end = replay(fleet, trace, policy, Protocol::Timed, speeds, &mut meter)?;
+    let policy = Policy { modes: modes(), depth: u32::MAX, ..Policy::new(placement) };
+    let planner = Planner::new(policy);
+    let end = replay(fleet, trace, planner, Protocol::Timed, speeds, &mut meter)?;
     Ok(Course {
         total_ms: meter.last_ms.saturating_sub(meter.first_ms.unwrap_or(0)),
         gpu_hours_held: meter.held_ms as f64 / HOUR_MS,

@@ -32,6 +32,13 @@ impl Planner {
         Self { memo: None, company: Company::new(model), ..self }
     }
 
+    /// The same, but nobody is asked to leave.
+    #[must_use]
+    pub fn without_preemption(mut self) -> Self {
+        self.policy.preemption = None;
+        self
+    }
+
     /// The policy.
     pub fn policy(&self) -> &Policy {
         &self.policy

@@ -52,8 +52,15 @@ fn whole_replays(criterion: &mut Criterion) {
         let policy = policy(name, &trace);
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                replay(fleet.clone(), &filled, policy.clone(), Protocol::Fill, &(), &mut ())
-                    .expect("legal plans")
+                replay(
+                    fleet.clone(),
+                    &filled,
+                    Planner::new(policy.clone()),
+                    Protocol::Fill,
+                    &(),
+                    &mut (),
+                )
+                .expect("legal plans")
             });
         });
     }
@@ -69,7 +76,8 @@ fn single_decisions(criterion: &mut Criterion) {
             let policy = policy(name, &trace);
             let fleet = fleet(nodes);
             let filled = arrivals::fill(&trace, &Yardstick::of(&fleet), 0.8, 1);
-            let loaded = replay(fleet, &filled, policy.clone(), Protocol::Fill, &(), &mut ());
+            let loaded =
+                replay(fleet, &filled, Planner::new(policy.clone()), Protocol::Fill, &(), &mut ());
             let mut snapshot = loaded.expect("legal plans");
             let mut planner = Planner::new(policy.clone());
             let mut next = 0;

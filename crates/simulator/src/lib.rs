@@ -18,6 +18,7 @@ pub use pace::{Predicted, Speeds};
 pub use replay::{IllegalPlan, Protocol, replay};
 pub use yardstick::Yardstick;
 
+use engine::Planner;
 use model::{Fleet, Policy, Snapshot, Trace};
 use outcome::Outcome;
 
@@ -43,6 +44,6 @@ pub fn simulate(
     }
     let recorder = recorder::Recorder::new(&Snapshot::new(fleet.clone(), 0), &policy, protocol);
     let mut both = observer::Both(recorder, watch);
-    let end = replay(fleet.clone(), trace, policy, protocol, speeds, &mut both)?;
+    let end = replay(fleet.clone(), trace, Planner::new(policy), protocol, speeds, &mut both)?;
     Ok(both.0.finish(&end))
 }

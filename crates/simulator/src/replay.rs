@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use engine::Planner;
 use engine::interference::is_waited_for;
-use model::{Action, Fleet, NodeId, Plan, Policy, Running, Snapshot, Trace, WorkloadId};
+use model::{Action, Fleet, NodeId, Plan, Running, Snapshot, Trace, WorkloadId};
 
 use crate::observer::Observer;
 use crate::pace::{Pace, Speeds};
@@ -47,18 +48,19 @@ pub struct IllegalPlan {
 pub fn replay(
     fleet: Fleet,
     trace: &Trace,
-    mut policy: Policy,
+    planner: Planner,
     protocol: Protocol,
     speeds: &dyn Speeds,
     observer: &mut dyn Observer,
 ) -> Result<Snapshot, IllegalPlan> {
-    if protocol == Protocol::Fill {
-        policy.preemption = None;
-    }
+    let planner = match protocol {
+        Protocol::Fill => planner.without_preemption(),
+        Protocol::Timed => planner,
+    };
     let start_ms = trace.arrivals.first().map_or(0, |arrival| arrival.at_ms);
     let mut world = World {
         snapshot: Snapshot::new(fleet, start_ms),
-        planner: engine::Planner::new(policy),
+        planner,
         departures: BTreeSet::new(),
         due: BTreeMap::new(),
         paces: BTreeMap::new(),
@@ -88,7 +90,7 @@ pub fn replay(
 
 struct World<'a> {
     snapshot: Snapshot,
-    planner: engine::Planner,
+    planner: Planner,
     departures: BTreeSet<(u64, WorkloadId)>,
     /// The same by workload.
     due: BTreeMap<WorkloadId, u64>,

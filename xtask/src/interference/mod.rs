@@ -37,6 +37,12 @@ pub(crate) fn slice() -> Verdict {
     }
 }
 
+/// The speeds of pairs of training jobs in turns on a GPU model.
+pub(crate) fn measured_pairs(gpu: &str) -> Result<Vec<Observation>, String> {
+    let pairs = Measured::read()?.pairs;
+    Ok(pairs.into_iter().filter(|seen| seen.gpu == gpu).collect())
+}
+
 fn judge(measured: &Measured, quick: bool) -> Verdict {
     let head =
         ["held out", "n", "ours p50", "p90", "1/N p50", "p90", "mean p50", "p90", "% in spread"];
@@ -58,6 +64,7 @@ fn judge(measured: &Measured, quick: bool) -> Verdict {
     if !quick {
         set("mps pairs", &measured.processes, &fold);
         set("mps models", &measured.processes, &family);
+        set("mps designs", &measured.processes, &design);
         set("mig pairs", &measured.instances, &fold);
         set("mig models", &measured.instances, &family);
     }
@@ -83,13 +90,16 @@ impl Errors {
     }
 
     fn missed(&self, title: &str) -> Vec<String> {
-        let [ours, equal, mean] = [0, 1, 2].map(|at: usize| rank(&self.0[at], 500));
         let mut missed = Vec::new();
-        if ours >= equal || ours >= mean {
-            missed.push(format!(
-                "{title}: median {ours:.3} is not below 1/N {equal:.3} and mean {mean:.3}"
-            ));
+        for (what, milli) in [("median", 500), ("p90", 900)] {
+            let [ours, equal, mean] = [0, 1, 2].map(|at: usize| rank(&self.0[at], milli));
+            if ours >= equal || ours >= mean {
+                missed.push(format!(
+                    "{title}: {what} {ours:.3} is not below 1/N {equal:.3} and mean {mean:.3}"
+                ));
+            }
         }
+        let ours = rank(&self.0[0], 500);
         if title == "v100 pairs" && ours > V100_MEDIAN_MAX {
             missed.push(format!("{title}: median {ours:.3} is above {V100_MEDIAN_MAX}"));
         }
@@ -159,7 +169,7 @@ fn equal(seen: &Observation) -> f64 {
 }
 
 /// The fold of a pair, the same for both directions and all numbers of processes: FNV-1a of its names.
-fn fold(seen: &Observation) -> String {
+pub(crate) fn fold(seen: &Observation) -> String {
     let slice = seen.slice.map(|slice| format!("{slice:?}")).unwrap_or_default();
     let other = seen.others.first().unwrap_or(&slice);
     let mut names = [&seen.kind, other];
@@ -172,4 +182,9 @@ fn fold(seen: &Observation) -> String {
 
 fn family(seen: &Observation) -> String {
     seen.kind.split(" (").next().unwrap_or_default().to_string()
+}
+
+/// What a model is one size of: `resnet` of `resnet50`.
+fn design(seen: &Observation) -> String {
+    family(seen).trim_end_matches(|last: char| last.is_ascii_digit()).to_string()
 }

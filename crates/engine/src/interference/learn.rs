@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use model::SharingKind;
 
+use super::fill::Fill;
 use super::terms::{Key, NOISE, Terms, prior};
 use super::{Interference, compose};
 use crate::sharing::InstanceShare;
@@ -33,22 +34,26 @@ pub struct Observation {
 }
 
 impl Interference {
-    /// The model that fits all observations best: least squares with each term drawn to 0 by its prior. Those of
-    /// several unlike neighbours come after the others, one by one.
+    /// The model that fits all observations best: first what batch sizes tell under MPS, then least squares with each
+    /// term drawn to 0 by its prior. Those of several unlike neighbours come after the others, one by one.
     pub fn fit(observations: &[Observation]) -> Self {
         let mut terms = Terms::default();
         let mut points = Vec::new();
         let (alike, unlike): (Vec<_>, Vec<_>) = observations
             .iter()
             .partition(|seen| seen.others.iter().all(|other| *other == seen.others[0]));
-        for seen in alike {
-            let Some((other, wanted, noise)) = target(seen) else { continue };
+        let told: Vec<_> =
+            alike.into_iter().filter_map(|seen| Some((seen, target(seen)?))).collect();
+        let fill =
+            Fill::fit(&Vec::from_iter(told.iter().map(|(seen, (.., noise))| (*seen, 1.0 / noise))));
+        for (seen, (other, wanted, noise)) in told {
             let keys = terms.enter(seen.mode, &seen.gpu, &seen.kind, &other);
-            points.push(Point { keys, rest: wanted, weight: 1.0 / noise });
+            let rest = wanted - fill.ln(seen.mode, &seen.gpu, &seen.kind, &other);
+            points.push(Point { keys, rest, weight: 1.0 / noise });
         }
         sweep(&mut terms, &mut points);
         terms.forget();
-        let mut model = Self { terms };
+        let mut model = Self { terms, fill };
         unlike.into_iter().for_each(|seen| model.observe(seen));
         model
     }
@@ -64,12 +69,13 @@ impl Interference {
         }
         let known: Vec<f64> = others
             .iter()
-            .map(|other| self.terms.sum(seen.mode, &seen.gpu, &seen.kind, other).ln)
+            .map(|other| self.known(seen.mode, &seen.gpu, &seen.kind, other).ln)
             .collect();
         let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
         for (other, known) in others.iter().zip(&known) {
             // Each keeps its part of the slow-down, as far as that was known.
-            let wanted = wanted + known - mean;
+            let told = self.fill.ln(seen.mode, &seen.gpu, &seen.kind, other);
+            let wanted = wanted + known - mean - told;
             let keys = self.terms.enter(seen.mode, &seen.gpu, &seen.kind, other);
             self.terms.correct(&keys, wanted, noise * count as f64);
         }

@@ -1,10 +1,12 @@
 //! How fast a tenant runs on a GPU that it shares, relative to running there alone.
 //!
 //! A neighbour adds a slow-down α to its victim; speed is `1 / (1 + α in all)`. ln α is a sum of terms
-//! (`terms`), each shrunk by what was observed. `compose` adds up several neighbours. See `docs/interference.md`.
+//! (`terms`), each shrunk by what was observed, and under MPS of what batch sizes tell (`fill`). `compose` adds up several
+//! neighbours. See `docs/interference.md`.
 
 mod company;
 mod compose;
+mod fill;
 mod learn;
 mod shipped;
 mod terms;
@@ -18,6 +20,7 @@ use alloc::vec::Vec;
 use model::{Profile, SharingKind};
 
 use crate::sharing::InstanceShare;
+use fill::Fill;
 use terms::{NOISE, Terms};
 
 /// No prediction is below this speed.
@@ -81,6 +84,7 @@ pub struct Prediction {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interference {
     terms: Terms,
+    fill: Fill,
 }
 
 impl Interference {
@@ -138,7 +142,7 @@ impl Interference {
 
     /// ln α that `other` adds to `tenant`, its variance, and what it rests on.
     fn pair(&self, mode: SharingKind, gpu: &str, tenant: &Tenant<'_>, other: &Tenant<'_>) -> Pair {
-        let known = self.terms.sum(mode, gpu, tenant.kind, other.kind);
+        let known = self.known(mode, gpu, tenant.kind, other.kind);
         if known.basis >= Basis::OneKind {
             return known;
         }
@@ -146,6 +150,12 @@ impl Interference {
             Some(ln) => Pair { ln, variance: 1.0, basis: Basis::Profile },
             None => known,
         }
+    }
+
+    /// ln α by names alone.
+    fn known(&self, mode: SharingKind, gpu: &str, kind: &str, other: &str) -> Pair {
+        let sum = self.terms.sum(mode, gpu, kind, other);
+        Pair { ln: sum.ln + self.fill.ln(mode, gpu, kind, other), ..sum }
     }
 
     fn on_slice(&self, gpu: &str, tenant: &Tenant<'_>, slice: InstanceShare) -> Prediction {

@@ -107,6 +107,76 @@ fn the_same_tenants_run_alike() {
     assert!(told[0] < 1.0 && told.iter().all(|speed| speed.to_bits() == told[0].to_bits()));
 }
 
+/// Speed of the first of equal clients under MPS.
+fn client(model: &Interference, gpu: &str, kind: &str, count: usize) -> f64 {
+    let tenants = alloc::vec![tenant(kind); count];
+    model.predict(SharingKind::Mps, gpu, &tenants)[0].speed
+}
+
+#[test]
+fn clients_never_seen_are_told_by_their_batch_size_and_their_part_of_the_gpu() {
+    let model = Interference::shipped().unwrap();
+    let whole = |kind| client(&model, "a100-80gb", kind, 2);
+    assert!(whole("new (batch 1)") > 0.9 && whole("new (batch size 128)") < 0.55);
+    let same = |a: f64, b: f64| (a - b).abs() < 1e-9;
+    assert!(same(whole("new (batch 8)"), whole("other (batch size 8)")));
+    assert!(client(&model, "a100-80gb/1", "new (batch 4)", 2) < whole("new (batch 4)") - 0.1);
+    let unnamed = whole("new");
+    assert!(unnamed < whole("new (batch 1)") && unnamed > whole("new (batch size 128)"));
+    assert!(same(unnamed, whole("new (batch 0)")));
+    let turns = |kind| speeds(&model, SharingKind::TimeSlice, &[kind; 2]);
+    assert_eq!(turns("new (batch 1)"), turns("new (batch 128)"));
+}
+
+#[test]
+fn a_batch_size_says_nothing_to_a_model_that_was_shown_none() {
+    for model in [Interference::default(), Interference::fit(&[seen("a", &["b"], 0.7)])] {
+        assert!((client(&model, "v100", "new (batch 1)", 4) - 0.25).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn what_is_observed_outweighs_the_batch_size() {
+    let mut model = Interference::shipped().unwrap();
+    let of = |speed| Observation {
+        mode: SharingKind::Mps,
+        ..seen("llm (batch 1)", &["llm (batch 1)", "bert (batch 8)"], speed)
+    };
+    (0..30).for_each(|_| model.observe(&of(0.4)));
+    let kinds = ["llm (batch 1)", "llm (batch 1)", "bert (batch 8)"];
+    let told = speeds(&model, SharingKind::Mps, &kinds)[0];
+    assert!((told - 0.4).abs() < 0.03, "{told}");
+}
+
+/// Median and p90 of absolute errors.
+fn ranks(mut errors: Vec<f64>) -> [f64; 2] {
+    errors.sort_by(f64::total_cmp);
+    [500, 900].map(|milli| errors[errors.len() * milli / 1000])
+}
+
+#[test]
+fn a_model_held_out_under_mps_is_told_better_than_by_equal_parts_or_by_the_mean() {
+    let all = shipped::read(shipped::TABLE).unwrap();
+    let all: Vec<_> = all.into_iter().filter(|seen| seen.mode == SharingKind::Mps).collect();
+    let (mut ours, mut equal, mut by_mean) = (Vec::new(), Vec::new(), Vec::new());
+    let families: alloc::collections::BTreeSet<&str> =
+        all.iter().map(|seen| terms::family(&seen.kind)).collect();
+    for out in families {
+        let (tested, shown): (Vec<_>, Vec<_>) =
+            all.iter().cloned().partition(|seen| terms::family(&seen.kind) == out);
+        let mean = shown.iter().map(|seen| seen.speed).sum::<f64>() / shown.len() as f64;
+        let model = Interference::fit(&shown);
+        for seen in tested {
+            let count = seen.others.len() + 1;
+            ours.push((client(&model, &seen.gpu, &seen.kind, count) - seen.speed).abs());
+            equal.push((1.0 / count as f64 - seen.speed).abs());
+            by_mean.push((mean - seen.speed).abs());
+        }
+    }
+    let (ours, equal, by_mean) = (ranks(ours), ranks(equal), ranks(by_mean));
+    assert!((0..2).all(|at| ours[at] < 0.85 * equal[at].min(by_mean[at])), "{ours:?}");
+}
+
 #[test]
 fn whoever_was_observed_longest_ago_is_forgotten() {
     let mut model = Interference::default();
