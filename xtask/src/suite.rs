@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use slurm_lab::{LabError, Options};
 
-use crate::{Verdict, cuda, fakes, interference, metrics, reproduce, shell, slurm, tidy};
+use crate::{Verdict, advice, cuda, fakes, interference, metrics, reproduce, shell, slurm, tidy};
 
 pub(crate) fn run() -> Verdict {
     tidy::run()?;
@@ -39,6 +39,7 @@ pub(crate) fn run() -> Verdict {
     cuda::run()?;
     metrics::read_by_others()?;
     interference::slice()?;
+    advice::slice()?;
     slurm::churn::slice()?;
     reproduce::slice()
 }

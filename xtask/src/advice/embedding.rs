@@ -56,27 +56,48 @@ pub(crate) fn run() -> Verdict {
 
 /// All ways side by side for requests that compute so much of their time.
 fn table(model: &Arc<GpuModel>, busy_milli: u32) -> Result<String, String> {
-    let head =
-        ["way", "takes", "GPU hours held", "busy", "utilisation", "money", "saved", "per request"];
+    let head = [
+        "way",
+        "takes",
+        "GPU hours held",
+        "busy",
+        "utilisation",
+        "money",
+        "against an array with a card each",
+        "against resident with a card each",
+    ];
     let title = format!("Requests that compute {} % of their time", f64::from(busy_milli) / 10.0);
     let mut table = Table::new(&title, &head);
-    let mut first = None;
-    for way in ways(busy_milli) {
-        let (course, hours) = served(model, &way, busy_milli)?;
-        let cost = money(hours.held, PRICE_PER_HOUR);
-        let against = *first.get_or_insert(cost);
+    let ways = ways(busy_milli);
+    let served = |way| served(model, way, busy_milli);
+    let all = ways.iter().map(served).collect::<Result<Vec<_>, String>>()?;
+    let whole = |is_resident| {
+        let way = ways
+            .iter()
+            .position(|way| way.is_resident == is_resident && matches!(way.each, GpuAsk::Whole));
+        way.map_or(0.0, |at| all[at].1.held)
+    };
+    for (way, (course, hours)) in ways.iter().zip(&all) {
         table.row(vec![
             way.name.to_string(),
             format!("{:.0} min", course.total_ms as f64 / 60_000.0),
             format!("{:.2}", hours.held),
             format!("{:.2}", hours.busy),
             format!("{:.1} %", hours.utilisation() * 100.0),
-            format!("{cost:.2}"),
-            format!("{:.0} %", (1.0 - cost / against) * 100.0),
-            format!("{:.4}", cost / (TASKS * REQUESTS_OF_TASK) as f64),
+            format!("{:.2}", money(hours.held, PRICE_PER_HOUR)),
+            saved(hours.held, whole(false)),
+            saved(hours.held, whole(true)),
         ]);
     }
     Ok(table.text())
+}
+
+/// What is saved of the hours of another way; money is in proportion.
+fn saved(held: f64, of: f64) -> String {
+    match held > of * 1.005 {
+        true => format!("{:.1} × as much", held / of),
+        false => format!("{:.0} % saved", ((1.0 - held / of) * 100.0).abs()),
+    }
 }
 
 fn ways(busy_milli: u32) -> Vec<Way> {

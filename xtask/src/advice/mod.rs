@@ -33,6 +33,16 @@ pub(crate) fn run(words: &[&str]) -> Verdict {
     }
 }
 
+/// What is run within the suite. Left out where the traces are not.
+pub(crate) fn slice() -> Verdict {
+    if !path(serving::DUTY).exists() {
+        println!("skipped: what sharing is worth: set HOTPOT_TRACES to the folder of the traces");
+        return Ok(());
+    }
+    serving::run()?;
+    neighbours::run(true)
+}
+
 /// A card of the catalogue.
 fn card(name: &str) -> Result<Arc<GpuModel>, String> {
     let catalogue = Catalogue::shipped().map_err(|error| error.to_string())?;

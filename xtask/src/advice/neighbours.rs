@@ -17,14 +17,15 @@ use crate::gpu::table::Table;
 use crate::interference::{fold, measured_pairs};
 use crate::{Verdict, parallel};
 
-const ARRIVALS: &str = "philly/gavel_philly_vc_0e4a51_seed0.csv.gz";
+/// Virtual clusters of the trace whose jobs arrive.
+const CLUSTERS: [&str; 3] = ["103959", "0e4a51", "ee9e8c"];
 const THROUGHPUTS: &str = "colocation/gavel_simulation_throughputs.json.gz";
 /// The card as the measurements and the catalogue name it.
 const MEASURED_ON: &str = "v100";
 const CARD: &str = "v100m16";
 const CARDS: u32 = 32;
 /// Work that arrives, in percent of what all cards do if nobody shares.
-const LOADS: [u64; 4] = [50, 80, 100, 120];
+const LOADS: [u64; 3] = [50, 80, 100];
 const HOUR_MS: f64 = 3_600_000.0;
 /// Jobs of the trace that a quick run takes.
 const QUICK: usize = 300;
@@ -54,31 +55,83 @@ fn ways() -> Vec<Way> {
     ]
 }
 
+/// A run of the trace.
+struct Case {
+    cluster: &'static str,
+    load: u64,
+    way: Way,
+}
+
 pub(crate) fn run(quick: bool) -> Verdict {
     let pairs = measured_pairs(MEASURED_ON)?;
-    let jobs = jobs(quick)?;
     let shown: Vec<Observation> = pairs.iter().filter(|seen| is_shown(seen)).cloned().collect();
     println!(
-        "{} jobs, {} of one worker, on {CARDS} {CARD}; {} speeds of pairs measured, {} of them shown to the policy's model.\n\
-         Pairs that did not run together for want of memory are taken to run as the model says.\n",
-        jobs.arrivals.len(),
-        jobs.arrivals.iter().filter(|job| is_single(job)).count(),
+        "{CARDS} {CARD}; {} speeds of pairs measured, {} of them shown to the policy's model. Pairs that did not run together \
+         for want of memory are taken to run as the model says.\n",
         pairs.len(),
         shown.len()
     );
-    let loads = if quick { &LOADS[2..3] } else { &LOADS[..] };
-    let runs: Vec<(u64, Way)> =
-        loads.iter().flat_map(|load| ways().into_iter().map(|way| (*load, way))).collect();
-    let rows = parallel::run(&runs, |(load, way)| {
-        let truth = Truth::new(&pairs);
-        one(&at_load(&jobs, *load), way, &Interference::fit(&shown), &truth)
+    let cases = cases(quick);
+    let ends = parallel::run(&cases, |case| {
+        let jobs = at_load(&jobs(case.cluster, quick)?, case.load);
+        one(&jobs, &case.way, &Interference::fit(&shown), &Truth::new(&pairs))
     })?;
-    let head =
-        ["load", "policy", "from arrival to end", "wait", "runs for", "together", "all done"];
+    println!("{}", means(&cases, &ends));
+    println!("{}", cost(&cases, &ends));
+    let [without, with] = [2, 1].map(|last| {
+        let of_way = ends.chunks(ways().len()).filter_map(|ends| ends.iter().nth_back(last - 1));
+        of_way.map(End::together).sum::<f64>()
+    });
+    match with < without {
+        true => Ok(()),
+        false => Err("jobs run no faster where the policy knows who slows down whom".to_string()),
+    }
+}
+
+fn cases(quick: bool) -> Vec<Case> {
+    let (clusters, loads) =
+        if quick { (&CLUSTERS[..1], &LOADS[2..]) } else { (&CLUSTERS[..], &LOADS[..]) };
+    let both = clusters.iter().flat_map(|cluster| loads.iter().map(move |load| (cluster, load)));
+    both.flat_map(|(cluster, load)| {
+        ways().into_iter().map(|way| Case { cluster, load: *load, way })
+    })
+    .collect()
+}
+
+fn means(cases: &[Case], ends: &[End]) -> String {
+    let head = [
+        "jobs of",
+        "load",
+        "policy",
+        "from arrival to end",
+        "wait",
+        "runs for",
+        "together",
+        "all done",
+    ];
     let mut table = Table::new("Means of all jobs, in hours", &head);
-    runs.iter().zip(rows).for_each(|((load, way), end)| table.row(end.row(*load, way)));
-    println!("{}", table.text());
-    Ok(())
+    cases.iter().zip(ends).for_each(|(case, end)| table.row(end.row(case)));
+    table.text()
+}
+
+/// The policy without the model against the same with it: the last two ways of each load.
+fn cost(cases: &[Case], ends: &[End]) -> String {
+    let head = ["jobs of", "load", "from arrival to end", "runs for", "together"];
+    let mut table = Table::new("What hotpot loses without the model", &head);
+    let ways = ways().len();
+    for (cases, ends) in cases.chunks(ways).zip(ends.chunks(ways)) {
+        let [.., without, with] = ends else { continue };
+        let more =
+            |of: fn(&End) -> f64| format!("{:+.1} %", (of(without) / of(with) - 1.0) * 100.0);
+        table.row(vec![
+            cases[0].cluster.to_string(),
+            format!("{} %", cases[0].load),
+            more(End::stay_h),
+            more(End::runs_h),
+            more(End::together),
+        ]);
+    }
+    table.text()
 }
 
 /// Two in five of the pairs, both directions of a pair alike.
@@ -91,14 +144,15 @@ fn is_single(job: &Arrival) -> bool {
     job.workload.members == 1 && gpus.is_some_and(|gpus| gpus.count == 1)
 }
 
-fn jobs(quick: bool) -> Result<Trace, String> {
+fn jobs(cluster: &str, quick: bool) -> Result<Trace, String> {
     let options = TraceOptions {
         throughputs: Some(super::path(THROUGHPUTS)),
         throughputs_gpu: MEASURED_ON.to_string(),
         ..TraceOptions::default()
     };
-    let read = read_trace(&super::path(ARRIVALS), &options);
-    let mut trace = read.map_err(|error| super::why(&error, ARRIVALS))?.trace;
+    let arrivals = format!("philly/gavel_philly_vc_{cluster}_seed0.csv.gz");
+    let read = read_trace(&super::path(&arrivals), &options);
+    let mut trace = read.map_err(|error| super::why(&error, &arrivals))?.trace;
     if quick {
         trace.arrivals.truncate(QUICK);
     }
@@ -216,16 +270,31 @@ impl Observer for End {
 }
 
 impl End {
-    fn row(&self, load: u64, way: &Way) -> Vec<String> {
-        let jobs = self.jobs.max(1) as f64;
-        let hours = |ms: u128| format!("{:.1}", ms as f64 / HOUR_MS / jobs);
+    fn mean_h(&self, ms: u128) -> f64 {
+        ms as f64 / HOUR_MS / self.jobs.max(1) as f64
+    }
+
+    fn stay_h(&self) -> f64 {
+        self.mean_h(self.stay_ms)
+    }
+
+    fn runs_h(&self) -> f64 {
+        self.mean_h(self.stay_ms - self.wait_ms)
+    }
+
+    fn together(&self) -> f64 {
+        self.longer / self.jobs.max(1) as f64
+    }
+
+    fn row(&self, case: &Case) -> Vec<String> {
         vec![
-            format!("{load} %"),
-            way.name.to_string(),
-            hours(self.stay_ms),
-            hours(self.wait_ms),
-            hours(self.stay_ms - self.wait_ms),
-            format!("{:.2} × alone", self.longer / jobs),
+            case.cluster.to_string(),
+            format!("{} %", case.load),
+            case.way.name.to_string(),
+            format!("{:.1}", self.stay_h()),
+            format!("{:.1}", self.mean_h(self.wait_ms)),
+            format!("{:.1}", self.runs_h()),
+            format!("{:.2} × alone", self.together()),
             format!("{:.0}", self.last_ms as f64 / HOUR_MS),
         ]
     }
