@@ -2,10 +2,13 @@
 //!
 //! [`scheme::scheme`] says for each workload which way of sharing suits it and why. [`advise`] has the whole list share in each way in
 //! turn, and in the mixed way that was advised, has the engine pack it and the simulator replay it, and puts the figures side by side.
+//! [`report`] makes a page of that.
 #![forbid(unsafe_code)]
 
+pub mod groups;
 pub mod need;
 mod packed;
+pub mod report;
 pub mod scheme;
 mod table;
 mod timed;

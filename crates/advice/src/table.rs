@@ -1,5 +1,7 @@
 //! The list under one way of sharing, in figures; and what sits on each card.
 
+use std::fmt;
+
 use engine::interference::is_waited_for;
 use engine::sharing::{GpuHours, alpha, efficiency, latency_factor};
 use model::{
@@ -25,6 +27,15 @@ pub enum Way {
     All(SharingKind),
     /// Each as advised.
     AsAdvised,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All(kind) => fmt::Display::fmt(kind, f),
+            Self::AsAdvised => f.write_str("as advised"),
+        }
+    }
 }
 
 /// A list under one way of sharing.
@@ -127,13 +138,27 @@ fn under(question: &Question<'_>, way: Way, each: &[Scheme]) -> (Vec<Arrival>, u
 /// What is known of a workload, with the part of a card that it asks as what it takes where that was not measured; whoever says
 /// nothing is taken to want all of it, which is the worst that can come.
 fn with_load(asked: &Workload, model: &GpuModel) -> Profile {
+    let profile = as_said(asked, model);
+    if names_instance(asked) || asked.demand.gpus.is_none() {
+        return profile;
+    }
+    Profile { busy_milli: profile.busy_milli.or(Some(WHOLE_MILLI)), ..profile }
+}
+
+/// The same as far as anything is said; nothing is assumed.
+pub(crate) fn as_said(asked: &Workload, model: &GpuModel) -> Profile {
     let profile = asked.profile;
-    let names_instance =
-        || matches!(&asked.demand.gpus, Some(GpuDemand { each: GpuAsk::Profile(_), .. }));
-    let Some(need) = Need::of(asked, model).filter(|_| !names_instance()) else { return profile };
-    let said = Some(need.compute_milli).filter(|milli| *milli > 0 && !need.is_whole);
-    let busy_milli = profile.busy_milli.or(said).or(Some(WHOLE_MILLI));
-    Profile { busy_milli, sm_milli: profile.sm_milli.or(said), ..profile }
+    let need = Need::of(asked, model).filter(|need| !need.is_whole && !names_instance(asked));
+    let said = need.map(|need| need.compute_milli).filter(|milli| *milli > 0);
+    Profile {
+        busy_milli: profile.busy_milli.or(said),
+        sm_milli: profile.sm_milli.or(said),
+        ..profile
+    }
+}
+
+fn names_instance(asked: &Workload) -> bool {
+    matches!(&asked.demand.gpus, Some(GpuDemand { each: GpuAsk::Profile(_), .. }))
 }
 
 fn cards(question: &Question<'_>, packed: &Packed) -> Vec<Card> {

@@ -1,7 +1,7 @@
 //! How long a list takes on the cards that there are, and what it holds of them: by the simulator.
 
 use engine::Planner;
-use model::{Fleet, Gpu, Placement, Policy, Snapshot, Trace};
+use model::{Fleet, Gpu, Placement, Policy, Snapshot, Trace, WorkloadId};
 use serde::Serialize;
 use simulator::{IllegalPlan, Observer, Protocol, Speeds, replay};
 
@@ -28,6 +28,7 @@ struct Meter {
     since_ms: u64,
     first_ms: Option<u64>,
     last_ms: u64,
+    rejected: u64,
 }
 
 impl Observer for Meter {
@@ -36,6 +37,10 @@ impl Observer for Meter {
         self.first_ms.get_or_insert(now_ms);
         self.held_ms += u128::from(now_ms.saturating_sub(self.since_ms)) * u128::from(self.cards);
         (self.cards, self.since_ms, self.last_ms) = (in_use(snapshot.fleet()), now_ms, now_ms);
+    }
+
+    fn rejected(&mut self, _workload: WorkloadId) {
+        self.rejected += 1;
     }
 }
 
@@ -62,6 +67,6 @@ pub fn course(
     Ok(Course {
         total_ms: meter.last_ms.saturating_sub(meter.first_ms.unwrap_or(0)),
         gpu_hours_held: meter.held_ms as f64 / HOUR_MS,
-        left: end.waiting().len() as u64,
+        left: meter.rejected + end.waiting().len() as u64,
     })
 }

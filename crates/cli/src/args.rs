@@ -152,6 +152,9 @@ pub(crate) struct Simulate {
     /// Throughput table (JSON) that gives the running times of a Gavel trace.
     #[arg(long, value_name = "FILE")]
     pub(crate) throughputs: Option<PathBuf>,
+    /// What a GPU costs an hour, in whatever currency: GPUs in use become money.
+    #[arg(long, value_name = "AMOUNT", value_parser = price, conflicts_with = "fill")]
+    pub(crate) price: Option<f64>,
     /// Write an HTML report with plots; one file, opens without a network.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -365,6 +368,12 @@ fn policy_names() -> clap::builder::PossibleValuesParser {
 fn percent(text: &str) -> Result<u32, &'static str> {
     let percent = text.parse().ok().filter(|percent| (1..=1000).contains(percent));
     percent.ok_or("give a whole number from 1 to 1000")
+}
+
+/// What a GPU costs an hour.
+pub(crate) fn price(text: &str) -> Result<f64, &'static str> {
+    let price = text.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0);
+    price.ok_or("give an amount such as 2.5")
 }
 
 fn whole(text: &str) -> Result<u64, &'static str> {

@@ -13,6 +13,7 @@ mod generate;
 mod inputs;
 mod kubernetes;
 mod names;
+mod outputs;
 mod plan;
 mod progress;
 mod report;

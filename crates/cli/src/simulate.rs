@@ -10,11 +10,10 @@ use simulator::{Predicted, Protocol, Speeds, Yardstick, arrivals, report};
 use crate::args::{Output, Simulate};
 use crate::failure::{Answer, Failure};
 use crate::progress::Progress;
-use crate::{inputs, screen};
+use crate::{inputs, outputs, screen};
 
 /// Workloads that a fill run may take, as reckoned from their mean demand; openb at 130 % takes 11,000.
 const FILL_MAX: u128 = 1_000_000;
-const STDOUT: &str = "/dev/stdout";
 const DEFAULT_POLICIES: [&str; 2] = ["best-fit", "hotpot"];
 
 pub(crate) fn run(options: &Simulate) -> Result<Answer, Failure> {
@@ -32,11 +31,11 @@ pub(crate) fn run(options: &Simulate) -> Result<Answer, Failure> {
     }
     let comparison = compare(options, &fleet, &trace)?;
     let report = match &options.report {
-        Some(path) => write(path, &report::html(&comparison), "report"),
+        Some(path) => outputs::write(path, &report::html(&comparison), "report"),
         None => Ok(Answer::Yes),
     };
     let samples = match &options.csv {
-        Some(path) => write(path, &report::csv(&comparison), "samples"),
+        Some(path) => outputs::write(path, &report::csv(&comparison), "samples"),
         None => Ok(Answer::Yes),
     };
     // What was reckoned is printed even if a file could not be written.
@@ -52,44 +51,14 @@ fn trace_place(options: &Simulate) -> &Path {
     options.trace.as_deref().or(options.from_slurm.as_deref()).unwrap_or(Path::new(""))
 }
 
-/// Finds out before the work, not after it, that its result has no place to go, or would replace a
-/// file that is read.
 fn check_places(options: &Simulate) -> Result<(), Failure> {
     let Simulate { trace, from_slurm, fleet, policy_file, throughputs, report, csv, .. } = options;
     let trace = trace.as_ref().or(from_slurm.as_ref());
     let read = [trace, fleet.fleet.as_ref(), policy_file.as_ref(), throughputs.as_ref()];
-    let mut taken: Vec<PathBuf> = read.into_iter().flatten().map(|path| place(path)).collect();
-    for (option, path) in [("--report", report), ("--csv", csv)] {
-        let Some(path) = path else { continue };
-        if path.as_os_str() == "-" {
-            let text = format!("{option} -: for standard output write {STDOUT}");
-            return Err(Failure::Usage(text));
-        }
-        report::check_place(path)?;
-        let place = place(path);
-        if taken.contains(&place) && !is_special(path) {
-            let path = path.display();
-            let text = format!("{option} {path}: is read or written already; name another file");
-            return Err(Failure::Usage(text));
-        }
-        taken.push(place);
-    }
-    Ok(())
-}
-
-/// The path without links and dots, as far as it exists.
-fn place(path: &Path) -> PathBuf {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let new = || {
-        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
-        Some(folder.join(path.file_name()?))
-    };
-    path.canonicalize().ok().or_else(new).unwrap_or_else(|| path.to_path_buf())
-}
-
-/// Whether the path names a pipe, a terminal or a device.
-fn is_special(path: &Path) -> bool {
-    path.metadata().is_ok_and(|found| !found.is_file())
+    let read: Vec<&Path> = read.into_iter().flatten().map(PathBuf::as_path).collect();
+    let written = [("--report", report.as_deref()), ("--csv", csv.as_deref())];
+    let given = written.into_iter().filter_map(|(option, path)| Some((option, path?)));
+    outputs::check(&read, &given.collect::<Vec<_>>())
 }
 
 fn compare(options: &Simulate, fleet: &Fleet, trace: &Trace) -> Result<Comparison, Failure> {
@@ -120,13 +89,17 @@ fn compare(options: &Simulate, fleet: &Fleet, trace: &Trace) -> Result<Compariso
         runs.push(simulator::simulate(fleet, replayed, policy, protocol, speeds, &mut progress)?);
         progress.finish();
     }
-    Ok(Comparison {
+    let comparison = Comparison {
         trace: name_of(trace_place(options)),
         nodes: fleet.nodes().len() as u64,
         gpus: fleet.gpu_count(),
         timed: protocol == Protocol::Timed,
         protocol: sentence,
         runs,
+    };
+    Ok(match options.price {
+        Some(price) => comparison.priced(price),
+        None => comparison,
     })
 }
 
@@ -189,16 +162,6 @@ fn policies(options: &Simulate) -> Result<Vec<Policy>, Failure> {
         };
     }
     names.into_iter().map(|name| inputs::policy(file, name, options.seed)).collect()
-}
-
-fn write(path: &Path, contents: &str, what: &str) -> Result<Answer, Failure> {
-    if path == Path::new(STDOUT) {
-        // Through the stream that the table takes: a second opening would begin at its start again.
-        return screen::print(contents);
-    }
-    report::write_whole(path, contents.as_bytes())?;
-    screen::note(&format!("{what}: {}", path.display()));
-    Ok(Answer::Yes)
 }
 
 fn name_of(path: &Path) -> String {

@@ -104,6 +104,11 @@ pub struct Totals {
     pub makespan_ms: u64,
     /// GPU time held by workloads, in GPU hours.
     pub gpu_hours_held: f64,
+    /// GPUs with a tenant, whole ones however little of them is held, in GPU hours.
+    pub gpu_hours_in_use: f64,
+    /// What those cost, in whatever currency; 0 and not named where no price is given. See [`Comparison::priced`].
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub cost: f64,
     /// Times that somebody left because of being asked to; a run without any does not name it.
     #[serde(skip_serializing_if = "is_zero")]
     pub preempted: u64,
@@ -152,4 +157,17 @@ pub struct Comparison {
     pub protocol: String,
     /// Runs, in the order in which the policies were named.
     pub runs: Vec<Outcome>,
+}
+
+impl Comparison {
+    /// The same with what GPUs in use cost.
+    ///
+    /// * `price_per_hour` — of one GPU, in whatever currency.
+    #[must_use]
+    pub fn priced(mut self, price_per_hour: f64) -> Self {
+        for run in &mut self.runs {
+            run.totals.cost = engine::sharing::money(run.totals.gpu_hours_in_use, price_per_hour);
+        }
+        self
+    }
 }

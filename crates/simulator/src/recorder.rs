@@ -34,6 +34,7 @@ pub(crate) struct Recorder {
     first_ms: Option<u64>,
     last: (u64, u64),
     held_milli_ms: u128,
+    in_use_ms: u128,
     /// Those that have left because of being asked to, at least once.
     preempted: BTreeSet<WorkloadId>,
     lost_milli_ms: u128,
@@ -79,6 +80,7 @@ impl Recorder {
             first_ms: None,
             last: (0, 0),
             held_milli_ms: 0,
+            in_use_ms: 0,
             preempted: BTreeSet::new(),
             lost_milli_ms: 0,
         };
@@ -105,6 +107,7 @@ impl Recorder {
         self.totals.fragmented_pct = last.fragmented_pct;
         self.totals.makespan_ms = span_ms;
         self.totals.gpu_hours_held = held / 1000.0 / 3_600_000.0;
+        self.totals.gpu_hours_in_use = self.in_use_ms as f64 / 3_600_000.0;
         self.totals.gpu_hours_lost = self.lost_milli_ms as f64 / 1000.0 / 3_600_000.0;
         self.totals.allocated_mean_pct = percent(held, self.gpus as f64 * 1000.0 * span_ms as f64);
         self.totals.waits = waits(self.waits_ms);
@@ -230,10 +233,12 @@ impl Observer for Recorder {
     }
 
     fn settled(&mut self, snapshot: &Snapshot) {
+        let in_use = self.busy_gpus;
         self.recount(snapshot);
         let (since_ms, held_milli) = self.last;
         let passed_ms = snapshot.now_ms.saturating_sub(since_ms);
         self.held_milli_ms += u128::from(held_milli) * u128::from(passed_ms);
+        self.in_use_ms += u128::from(in_use) * u128::from(passed_ms);
         self.last = (snapshot.now_ms, snapshot.used().gpu_milli);
         let sample = self.sample(snapshot);
         match self.protocol {

@@ -4,7 +4,7 @@ use model::{
     Arrival, Catalogue, Demand, Fleet, Gpu, GpuAsk, GpuDemand, Isolation, ModeSet, Node, Owner,
     Placement, Policy, Preemption, Trace, Workload, WorkloadId,
 };
-use simulator::outcome::Outcome;
+use simulator::outcome::{Comparison, Outcome};
 use simulator::{Protocol, Yardstick, arrivals, simulate};
 
 const HOUR_MS: u64 = 3_600_000;
@@ -40,6 +40,17 @@ fn six_jobs_on_four_gpus() {
     assert!((totals.gpu_hours_held - 6.0).abs() < 1e-9);
     assert!((totals.allocated_mean_pct - 75.0).abs() < 1e-9);
     assert_eq!((totals.waits.mean_ms, totals.waits.max_ms), (HOUR_MS / 3, HOUR_MS));
+}
+
+#[test]
+fn half_a_gpu_holds_half_and_costs_a_whole_one() {
+    let half = GpuAsk::Fraction { compute_milli: 500, memory_mib: 0 };
+    let runs = vec![timed(vec![arrival(0, Some(HOUR_MS), half); 3])];
+    let comparison = Comparison { runs, ..Comparison::default() }.priced(2.5);
+    let totals = &comparison.runs[0].totals;
+    assert!((totals.gpu_hours_held - 1.5).abs() < 1e-9, "{totals:?}");
+    assert!((totals.gpu_hours_in_use - 2.0).abs() < 1e-9, "two on one, one on another: {totals:?}");
+    assert!((totals.cost - 5.0).abs() < 1e-9, "{totals:?}");
 }
 
 #[test]

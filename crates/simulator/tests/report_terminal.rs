@@ -25,6 +25,7 @@ fn comparison(timed: bool) -> Comparison {
         allocated_mean_pct: 51.5,
         makespan_ms: 18_000_000,
         gpu_hours_held: 1_234.5,
+        gpu_hours_in_use: 1_300.0,
         waits: Waits { mean_ms: 90_000, p50_ms: 0, p95_ms: 400_000, p99_ms: 0, max_ms: 7_200_000 },
         by_size: [SizeCount::default(); 6],
         ..Totals::default()
@@ -98,6 +99,7 @@ Wait, 99th percentile           0 s          0 s
 Wait, longest                 2.0 h        2.0 h
 Makespan                      5.0 h        5.0 h
 GPU hours held            1,234.5 h    1,234.5 h
+GPU hours in use          1,300.0 h    1,300.0 h
 Rejected of arrived
   shared                      5.0 %        5.0 %
   8+ GPUs                    40.0 %        ^[1;32m4.0 %*^[0m

@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use advice::Advice;
+use advice::groups::{Alike, alike};
 use advice::need::Need;
 use engine::sharing::{self, Bound, Capacity, Switching, capacity_on, instance_share, turn_milli};
 use model::{GpuModel, SharingMode};
 use node::amounts::mib;
 
 use super::Asked;
-use super::groups::{Alike, alike};
 
 /// Kinds of workloads shown.
 const KINDS_MAX: usize = 10;

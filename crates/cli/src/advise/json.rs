@@ -6,7 +6,6 @@ use engine::sharing::money;
 use serde::Serialize;
 
 use super::Asked;
-use super::table::way;
 
 #[derive(Serialize)]
 struct Printed<'a> {
@@ -46,7 +45,7 @@ pub(super) fn text(asked: &Asked<'_>, advice: &Advice) -> String {
         warning_texts: scheme.warnings.iter().map(ToString::to_string).collect(),
     });
     let ways = advice.rows.iter().map(|row| Line {
-        name: way(row.way),
+        name: row.way.to_string(),
         row,
         gpu_hours_held: row.hours.held,
         gpu_hours_busy: row.hours.busy,

@@ -1,27 +1,27 @@
 //! `hotpot advise`: how should these workloads share, how many cards does that take, and what do they lose?
 
 mod explain;
-mod groups;
 mod json;
 mod table;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use advice::Question;
+use advice::{Question, report};
 use clap::Args as Group;
 use formats::Source;
 use formats::sbatch::SHARD_MIB_DEFAULT;
 use model::{Arrival, GpuModel, Trace, WorkloadId};
 use simulator::Predicted;
 
-use crate::args::{FleetChoice, Output, OutputChoice};
+use crate::args::{FleetChoice, Output, OutputChoice, price};
 use crate::failure::{Answer, Failure};
-use crate::{inputs, screen};
+use crate::{inputs, outputs, screen};
 
 const EXAMPLES: &str = "Examples:
   hotpot advise jobs.toml --gpus a100-80gb:10
   hotpot advise jobs.toml --gpus a100-80gb:10 --price 2.5 --explain
+  hotpot advise jobs.toml --gpus a100-80gb:10 --price 2.5 --report advice.html
   sacct -aXDP -S now-30days -o JobID,JobName,User,State,Submit,Eligible,Start,End,ElapsedRaw,\\
 TimelimitRaw,AllocTRES | hotpot advise --from-slurm - --gpus a100-80gb:32";
 
@@ -43,18 +43,18 @@ pub(crate) struct Advise {
     /// Show the arithmetic, line by line.
     #[arg(long)]
     pub(crate) explain: bool,
+    /// Write a page (HTML) with all ways of sharing compared, the cards drawn to scale, hours and money.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputChoice,
-}
-
-fn price(text: &str) -> Result<f64, &'static str> {
-    let price = text.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0);
-    price.ok_or("give an amount such as 2.5")
 }
 
 pub(crate) fn run(options: &Advise) -> Result<Answer, Failure> {
     let place = options.workloads.as_deref().or(options.from_slurm.as_deref());
     let place = place.unwrap_or(Path::new(""));
+    let written = options.report.as_deref().map(|path| ("--report", path));
+    outputs::check(&[place], written.as_slice())?;
     let trace = match options.from_slurm {
         Some(_) => inputs::accounts(place, None)?,
         None => listed(place)?,
@@ -70,13 +70,21 @@ pub(crate) fn run(options: &Advise) -> Result<Answer, Failure> {
     let question = Question { trace: &trace, model: &model, cards, speeds: &speeds };
     let advice = advice::advise(&question)?;
     let asked = Asked { question: &question, price: options.price };
-    screen::print(&match options.output.output {
+    let report = match &options.report {
+        Some(path) => {
+            outputs::write(path, &report::html(&question, &advice, options.price), "report")
+        }
+        None => Ok(Answer::Yes),
+    };
+    // What was advised is printed even if the page could not be written.
+    let printed = screen::print(&match options.output.output {
         Output::Json => json::text(&asked, &advice),
         Output::Table if options.explain => {
             table::text(&asked, &advice) + "\n" + &explain::text(&asked, &advice)
         }
         Output::Table => table::text(&asked, &advice),
-    })
+    });
+    report.and(printed)
 }
 
 /// What was asked, with the price.

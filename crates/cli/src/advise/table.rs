@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use advice::{Advice, Card, Row, Way};
+use advice::groups::{alike, cards, stem_of};
+use advice::{Advice, Card, Row};
 use engine::sharing::money;
 use node::amounts::mib;
 
 use super::Asked;
-use super::groups::{alike, cards, stem};
 
 /// Kinds of workloads and of cards shown.
 const LINES_MAX: usize = 30;
@@ -53,9 +53,7 @@ fn layout(text: &mut String, asked: &Asked<'_>, all: &[Card]) {
 fn tenants(asked: &Asked<'_>, card: &Card) -> String {
     let mut held: BTreeMap<(String, u64, u32), usize> = BTreeMap::new();
     for one in &card.held {
-        let arrival = asked.question.trace.arrivals.get(one.workload as usize);
-        let name =
-            arrival.map_or_else(String::new, |arrival| stem(&arrival.workload.name).to_owned());
+        let name = stem_of(asked.question.trace, one).to_owned();
         *held.entry((name, one.memory_mib, one.compute_milli)).or_default() += 1;
     }
     let one = |((name, memory_mib, compute_milli), count): (&(String, u64, u32), &usize)| {
@@ -117,7 +115,7 @@ fn ways(text: &mut String, asked: &Asked<'_>, rows: &[Row]) {
 fn cells(asked: &Asked<'_>, row: &Row, has_course: bool) -> Vec<String> {
     let percent = |part: f64| format!("{:.1} %", part * 100.0);
     let mut cells = vec![
-        way(row.way),
+        row.way.to_string(),
         row.gpus.to_string(),
         row.alone.to_string(),
         percent(row.memory_use),
@@ -140,14 +138,6 @@ fn cells(asked: &Asked<'_>, row: &Row, has_course: bool) -> Vec<String> {
     }
     cells.extend(asked.price.map(|price| format!("{:.2}", money(row.hours.held, price))));
     cells
-}
-
-/// A way's name.
-pub(super) fn way(way: Way) -> String {
-    match way {
-        Way::All(kind) => kind.to_string(),
-        Way::AsAdvised => "as advised".to_owned(),
-    }
 }
 
 fn notes(text: &mut String, asked: &Asked<'_>, rows: &[Row], has_course: bool) {

@@ -155,6 +155,20 @@ pub(super) const GPU_HOURS: Metric =
     metric("GPU hours held", Unit::GpuHours, Better::Neither, |t| t.gpu_hours_held)
         .means("Hours of one whole GPU held by workloads; half a GPU for two hours is one.")
         .timed();
+/// GPU time of GPUs with a tenant.
+pub(super) const GPU_HOURS_IN_USE: Metric =
+    metric("GPU hours in use", Unit::GpuHours, Better::Neither, |t| t.gpu_hours_in_use)
+        .means(
+            "GPUs with a tenant, times hours: whole ones, however little of them is held. The rest could be given back.",
+        )
+        .timed();
+/// What GPUs in use cost.
+pub(super) const COST: Metric = metric("Cost", Unit::Money, Better::Neither, |t| t.cost)
+    .means(
+        "GPU hours in use at the price given. Compare it only where the runs have started the same workloads.",
+    )
+    .timed()
+    .if_any();
 /// Times that somebody was asked to leave and did.
 pub(super) const PREEMPTED: Metric =
     metric("Preempted", Unit::Count, Better::Lower, |t| t.preempted as f64)
@@ -199,7 +213,7 @@ pub(super) const WAIT_MAX: Metric =
         .timed();
 
 /// Every figure of [`Totals`] but the counts by size, in the order of the table.
-const ALL: [&Metric; 16] = [
+const ALL: [&Metric; 18] = [
     &ALLOCATED,
     &ALLOCATED_MEAN,
     &FRAGMENTED,
@@ -214,6 +228,8 @@ const ALL: [&Metric; 16] = [
     &WAIT_MAX,
     &MAKESPAN,
     &GPU_HOURS,
+    &GPU_HOURS_IN_USE,
+    &COST,
     &PREEMPTED,
     &GPU_HOURS_LOST,
 ];

@@ -9,6 +9,7 @@
 mod bars;
 mod canvas;
 mod csv;
+pub mod draw;
 mod figures;
 mod headlines;
 mod html;

@@ -26,7 +26,7 @@ pub fn harmless(text: &str) -> String {
 }
 
 /// Returns `name` in at most `width` characters, its middle left out: names often differ at the end.
-pub(super) fn shortened(name: &str, width: usize) -> String {
+pub fn shortened(name: &str, width: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= width {
         return name.to_owned();

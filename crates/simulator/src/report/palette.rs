@@ -12,7 +12,7 @@ const DASHES: [&str; 9] =
     ["none", "7 3", "2 2.5", "9 3 2 3", "13 4", "4 2", "9 2.5 2 2.5 2 2.5", "13 3 4 3", "5 5"];
 
 /// Returns a CSS colour.
-pub(super) fn colour(run: usize) -> String {
+pub fn colour(run: usize) -> String {
     format!("var(--s{})", run % COLOURS)
 }
 

@@ -2,7 +2,7 @@
 
 /// A straight map from a range of figures to a range of coordinates.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scale {
+pub struct Scale {
     /// Smallest figure; its coordinate is `from`.
     pub lo: f64,
     /// Largest figure; its coordinate is `to`.
@@ -15,7 +15,7 @@ pub(super) struct Scale {
 
 impl Scale {
     /// Returns the coordinate of a figure.
-    pub(super) fn at(self, value: f64) -> f64 {
+    pub fn at(self, value: f64) -> f64 {
         self.from + (value - self.lo) / (self.hi - self.lo) * (self.to - self.from)
     }
 }
@@ -27,7 +27,7 @@ pub(super) fn widened((lo, hi): (f64, f64)) -> (f64, f64) {
 
 /// Round figures along an axis.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Ticks {
+pub struct Ticks {
     /// The figures, ascending.
     pub values: Vec<f64>,
     /// Decimals that tell them apart.
@@ -38,7 +38,7 @@ pub(super) struct Ticks {
 
 /// Returns round figures within `lo..=hi`, about `wanted` of them, in steps of 1, 2 or 5 times a power
 /// of ten and no smaller than `step_min`.
-pub(super) fn ticks(lo: f64, hi: f64, wanted: u32, step_min: f64) -> Ticks {
+pub fn ticks(lo: f64, hi: f64, wanted: u32, step_min: f64) -> Ticks {
     let raw = ((hi - lo) / f64::from(wanted)).max(step_min);
     let power = raw.log10().floor();
     let magnitude = 10_f64.powf(power);

@@ -5,45 +5,45 @@ use std::fmt::{Display, Write as _};
 use super::names::escaped;
 
 /// Attributes of an element: names are ours, values may be anyone's.
-pub(super) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
+pub type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
 
 /// An SVG fragment under construction.
 #[derive(Default)]
-pub(super) struct Svg {
+pub struct Svg {
     text: String,
     open: Vec<&'static str>,
 }
 
 impl Svg {
     /// Opens an element; everything up to its [`Svg::close`] is inside it.
-    pub(super) fn open(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+    pub fn open(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.start(tag, attributes);
         self.text.push('>');
         self.open.push(tag);
     }
 
     /// Closes the element opened last.
-    pub(super) fn close(&mut self) {
+    pub fn close(&mut self) {
         if let Some(tag) = self.open.pop() {
             let _infallible = write!(self.text, "</{tag}>");
         }
     }
 
     /// Writes an element without contents.
-    pub(super) fn leaf(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+    pub fn leaf(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.start(tag, attributes);
         self.text.push_str("/>");
     }
 
     /// Writes an element that holds text only.
-    pub(super) fn text(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
+    pub fn text(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
         self.open(tag, attributes);
         self.text.push_str(&escaped(text));
         self.close();
     }
 
     /// Closes what is still open and returns the fragment.
-    pub(super) fn finish(mut self) -> String {
+    pub fn finish(mut self) -> String {
         while !self.open.is_empty() {
             self.close();
         }
@@ -60,7 +60,7 @@ impl Svg {
 
 /// A coordinate, written with one decimal at most.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct At(pub f64);
+pub struct At(pub f64);
 
 impl Display for At {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -11,10 +11,12 @@ pub(super) enum Unit {
     Span,
     /// Hours of one GPU.
     GpuHours,
+    /// An amount of whatever currency.
+    Money,
 }
 
 /// Shown in place of a figure that is not a number.
-pub(super) const ABSENT: &str = "–";
+pub const ABSENT: &str = "–";
 
 /// Beyond this, a figure is a mistake of its source and is treated as absent.
 const LARGEST: f64 = 1e15;
@@ -35,12 +37,13 @@ impl Unit {
             Self::Count => grouped(value, 0),
             Self::Span => span(value),
             Self::GpuHours => format!("{} h", grouped(value, 1)),
+            Self::Money => grouped(value, 2),
         }
     }
 }
 
 /// Returns a span given in ms in the largest unit that leaves a figure of at least 1.
-pub(super) fn span(ms: f64) -> String {
+pub fn span(ms: f64) -> String {
     const UNITS: [(&str, f64); 4] =
         [("d", 86_400_000.0), ("h", 3_600_000.0), ("min", 60_000.0), ("s", 1_000.0)];
     let fits = UNITS.iter().find(|(name, size)| match *name {
@@ -55,7 +58,7 @@ pub(super) fn span(ms: f64) -> String {
 }
 
 /// Returns a number with `decimals` decimals and a comma between thousands.
-pub(super) fn grouped(value: f64, decimals: usize) -> String {
+pub fn grouped(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     let (sign, rest) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("-", rest));
     let (whole, fraction) = rest.split_once('.').unwrap_or((rest, ""));

@@ -105,6 +105,7 @@ fn timed_run(policy: &str, index: u32) -> Outcome {
         fragmented_pct: 1.0,
         makespan_ms: 2_000 * (172_800 + u64::from(9 - index) * 2_000),
         gpu_hours_held: 7_128.4,
+        gpu_hours_in_use: 7_500.0,
         waits: Waits {
             mean_ms: wait,
             p50_ms: wait / 30,

@@ -1,25 +1,28 @@
-//! Workloads that are advised alike, and cards that are shared alike, on one line each.
+//! Workloads that are advised alike, and cards that are shared alike, each told once.
 
 use std::collections::BTreeMap;
 
-use advice::scheme::Scheme;
-use advice::{Card, need::Need};
 use model::{GpuModel, Trace, Workload};
 
+use crate::need::Need;
+use crate::scheme::Scheme;
+use crate::{Card, Held};
+
 /// Workloads of one kind that are advised alike.
-pub(super) struct Alike<'a> {
+pub struct Alike<'a> {
     /// The first of them.
-    pub(super) first: &'a Workload,
+    pub first: &'a Workload,
     /// How many.
-    pub(super) count: usize,
+    pub count: usize,
     /// What each takes; `None` without GPUs.
-    pub(super) need: Option<Need>,
-    pub(super) scheme: &'a Scheme,
+    pub need: Option<Need>,
+    /// What is advised.
+    pub scheme: &'a Scheme,
 }
 
 impl Alike<'_> {
     /// `llama`, or `embed[0] and 99 more`.
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self.count {
             1 => self.first.name.clone(),
             count => format!("{} and {} more", self.first.name, count - 1),
@@ -28,7 +31,7 @@ impl Alike<'_> {
 }
 
 /// In the order in which the first of each kind stands.
-pub(super) fn alike<'a>(trace: &'a Trace, model: &GpuModel, each: &'a [Scheme]) -> Vec<Alike<'a>> {
+pub fn alike<'a>(trace: &'a Trace, model: &GpuModel, each: &'a [Scheme]) -> Vec<Alike<'a>> {
     let mut known: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut all: Vec<Alike<'a>> = Vec::new();
     for (arrival, scheme) in trace.arrivals.iter().zip(each) {
@@ -48,19 +51,18 @@ pub(super) fn alike<'a>(trace: &'a Trace, model: &GpuModel, each: &'a [Scheme]) 
     all
 }
 
-/// Cards that are shared alike: by kinds of workloads and what these hold.
-pub(super) fn cards<'a>(trace: &Trace, cards: &'a [Card]) -> Vec<(usize, &'a Card)> {
+/// Cards that are shared alike, by kinds of workloads and what these hold, whoever came first; in the order in which the first of each stands.
+pub fn cards<'a>(trace: &Trace, cards: &'a [Card]) -> Vec<(usize, &'a Card)> {
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     let mut all: Vec<(usize, &Card)> = Vec::new();
     for card in cards {
-        let held = card.held.iter().map(|held| {
-            let arrival = trace.arrivals.get(held.workload as usize);
-            let stem = arrival.map(|arrival| stem(&arrival.workload.name));
-            format!("{stem:?}{:?}", held.share)
-        });
-        let at = *known
-            .entry(format!("{:?}{:?}", card.mode, held.collect::<Vec<_>>()))
-            .or_insert(all.len());
+        let one = |held: &Held| {
+            let amounts = (held.memory_mib, held.compute_milli);
+            format!("{:?}{:?}{amounts:?}", stem_of(trace, held), held.share)
+        };
+        let mut held: Vec<String> = card.held.iter().map(one).collect();
+        held.sort_unstable();
+        let at = *known.entry(format!("{:?}{held:?}", card.mode)).or_insert(all.len());
         match all.get_mut(at) {
             Some(found) => found.0 += 1,
             None => all.push((1, card)),
@@ -69,8 +71,14 @@ pub(super) fn cards<'a>(trace: &Trace, cards: &'a [Card]) -> Vec<(usize, &'a Car
     all
 }
 
+/// The stem of a tenant's name; empty for one that is not on the list.
+pub fn stem_of<'a>(trace: &'a Trace, held: &Held) -> &'a str {
+    let arrival = trace.arrivals.get(held.workload as usize);
+    arrival.map_or("", |arrival| stem(&arrival.workload.name))
+}
+
 /// A name without what tells copies and tasks apart: `embed` of `embed[7]` and of `embed-7`.
-pub(super) fn stem(name: &str) -> &str {
+pub fn stem(name: &str) -> &str {
     let name = name.split_once('[').map_or(name, |(stem, _)| stem);
     let digits = |tail: &str| !tail.is_empty() && tail.bytes().all(|byte| byte.is_ascii_digit());
     match name.rsplit_once('-') {
