@@ -19,6 +19,7 @@ fn busy(at_ms: u64, busy_milli: u32) -> Sample {
         at_ms,
         busy_milli,
         tenants: vec![tenant(1, busy_milli / 2), tenant(2, busy_milli / 2)],
+        ..Sample::default()
     }
 }
 
@@ -41,7 +42,7 @@ fn wave(at_ms: u64, period_ms: u64, low: u32, high: u32) -> u32 {
 fn a_gpu_that_is_little_used_is_shared_finer_once_a_cool_down() {
     let found = found(&mut watch(), 100 * MINUTE_MS, |at_ms| busy(at_ms, 300));
     assert_eq!(advice(&found), [(10, 'f'), (40, 'f'), (70, 'f'), (100, 'f')]);
-    let said = "30 % busy, below 60 % for 10 min, with 2 tenants: it could be shared finer";
+    let said = "30 % busy, below 50 % for 10 min, with 2 tenants: it could be shared finer";
     assert_eq!(found[0].1.to_string(), said);
 }
 
@@ -206,7 +207,7 @@ fn by_day_and_night_advice_changes_once_each() {
     let turns = found.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
     assert_eq!(turns, 7, "four days and four nights: {found:?}");
     let first = found.iter().find(|(_, letter)| *letter == 'f').unwrap();
-    assert!((16 * 60..=16 * 60 + 1).contains(&first.0), "after a calm of four hours: {first:?}");
+    assert!((16 * 60 - 1..=16 * 60).contains(&first.0), "after a calm of four hours: {first:?}");
 }
 
 #[test]

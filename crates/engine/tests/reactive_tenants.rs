@@ -21,13 +21,13 @@ fn watch() -> Watch {
 fn starving(at_ms: u64, busy_milli: u32, throttled_milli: u32, taker_milli: u32) -> Sample {
     let poor = TenantSample { throttled_milli, ..tenant(7, busy_milli) };
     let rich = TenantSample { priority: 10, ..tenant(3, taker_milli) };
-    Sample { at_ms, busy_milli: 850, tenants: vec![poor, rich] }
+    Sample { at_ms, busy_milli: 850, tenants: vec![poor, rich], ..Sample::default() }
 }
 
 /// A tenant that holds `memory_mib` of 40,000 MiB.
 fn holding(at_ms: u64, memory_mib: u64) -> Sample {
     let tenants = vec![TenantSample { memory_mib, ..tenant(4, 700) }];
-    Sample { at_ms, busy_milli: 700, tenants }
+    Sample { at_ms, busy_milli: 700, tenants, ..Sample::default() }
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_tenant_with_work_and_no_compute_starves_and_the_taker_is_named() {
     assert_eq!(found.len(), 1, "told once: {found:?}");
     assert_eq!(found[0].0, 5 * MINUTE_MS);
     let said = "#7 (priority 0) has work and computes 1 % of the time for 5 min, held back for 95 %, \
-                while #3 (priority 10) computes 84 %";
+                while others compute 84 %, most of it #3 (priority 10) with 84 %";
     assert_eq!(found[0].1.to_string(), said);
 }
 
@@ -157,6 +157,7 @@ fn short_jobs_that_come_and_go_do_not_hide_that_a_gpu_is_underused() {
         at_ms,
         busy_milli: 300,
         tenants: vec![tenant(100 + at_ms / 30_000, 300)],
+        ..Sample::default()
     };
     assert_eq!(advice(&found(&mut watch(), 15 * MINUTE_MS, load)), [(10, 'f')]);
 }
@@ -174,6 +175,7 @@ fn any_tenant() -> impl Strategy<Value = TenantSample> {
                     memory_cap_mib,
                     latency_p99_us: p99,
                     latency_target_us: (target % 2 == 0).then_some(target),
+                    exclusive: memory_mib % 16 == 0,
                     ..tenant(number, busy)
                 }
             },
@@ -189,7 +191,12 @@ fn any_samples() -> impl Strategy<Value = Vec<Sample>> {
         for ((busy_milli, tenants, times), step_ms) in states {
             for _ in 0..times {
                 at_ms += step_ms;
-                samples.push(Sample { at_ms, busy_milli, tenants: tenants.clone() });
+                samples.push(Sample {
+                    at_ms,
+                    busy_milli,
+                    tenants: tenants.clone(),
+                    ..Sample::default()
+                });
             }
         }
         samples
@@ -243,6 +250,47 @@ proptest! {
         }
     }
 
+    /// Advice to share finer comes in calm only, with no finding of trouble, and where nobody must be
+    /// alone; a restart does not cut the calm short.
+    #[test]
+    fn more_tenants_are_advised_in_calm_only(
+        samples in any_samples(),
+        limits in any_thresholds(),
+        calm_ms in 0u64..2_000_000,
+    ) {
+        let limits = Thresholds { calm_ms, ..limits };
+        let (mut watch, mut isolated_ms) = (Watch::new(limits.clone()), None::<u64>);
+        for (number, sample) in samples.iter().enumerate() {
+            if number % 50 == 49 {
+                watch = Watch::resume(limits.clone(), watch.waits());
+            }
+            let findings = watch.observe(sample);
+            let finer = findings.iter().any(|one| matches!(one, Finding::ShareFiner { .. }));
+            prop_assert!(!finer || findings.len() == 1, "{findings:?}");
+            let first_of = |one: &TenantSample| sample.tenants.iter().find(|two| two.workload == one.workload);
+            let alone = sample.tenants.iter().any(|one| first_of(one).is_some_and(|one| one.exclusive));
+            prop_assert!(!finer || !alone);
+            prop_assert!(!finer || isolated_ms.is_none_or(|then_ms| sample.at_ms - then_ms >= calm_ms));
+            if findings.iter().any(|one| matches!(one, Finding::Isolate { .. })) {
+                isolated_ms = Some(sample.at_ms);
+            }
+        }
+    }
+
+    /// Whatever the clock does, nothing panics.
+    #[test]
+    fn any_clock_is_borne(
+        samples in any_samples(),
+        limits in any_thresholds(),
+        clock in prop::collection::vec(any::<u64>(), 1..9),
+    ) {
+        let mut watch = Watch::new(limits);
+        for (number, sample) in samples.iter().enumerate() {
+            let shift_ms = clock[number / 40 % clock.len()];
+            watch.observe(&Sample { at_ms: sample.at_ms.wrapping_add(shift_ms), ..sample.clone() });
+        }
+    }
+
     /// What is said names tenants that are there, and amounts that are true of the thresholds.
     #[test]
     fn what_is_said_holds(samples in any_samples(), limits in any_thresholds()) {
@@ -252,11 +300,11 @@ proptest! {
             for finding in watch.observe(sample) {
                 prop_assert!(match &finding {
                     Finding::ShareFiner { busy_milli, tenants, for_ms, .. } =>
-                        *busy_milli < limits.underused_ends_milli
+                        *busy_milli < limits.underused_ends_milli.min(limits.underused_milli)
                             && *tenants > 0
                             && *for_ms >= limits.underused_for_ms,
                     Finding::Isolate { busy_milli, tenant, neighbours, .. } =>
-                        *busy_milli >= limits.contended_ends_milli
+                        *busy_milli >= limits.contended_ends_milli.max(limits.contended_milli)
                             && here(*tenant)
                             && !neighbours.is_empty()
                             && !neighbours.contains(tenant)

@@ -34,7 +34,7 @@ pub enum Finding {
         /// The others, those of lower priority first, then those that compute most.
         neighbours: Vec<WorkloadId>,
     },
-    /// A tenant has work and gets next to nothing, while another computes.
+    /// A tenant has work and gets next to nothing, while others compute.
     Starved {
         /// Who.
         tenant: WorkloadId,
@@ -46,7 +46,9 @@ pub enum Finding {
         throttled_milli: u32,
         /// For how long, in ms.
         for_ms: u64,
-        /// Who computes most instead.
+        /// What the others compute together, mean in thousandths.
+        others_milli: u32,
+        /// Who of them computes most.
         taker: WorkloadId,
         /// The taker's priority.
         taker_priority: i32,
@@ -107,6 +109,7 @@ impl fmt::Display for Finding {
                 busy_milli,
                 throttled_milli,
                 for_ms,
+                others_milli,
                 taker,
                 taker_priority,
                 taker_busy_milli,
@@ -114,8 +117,9 @@ impl fmt::Display for Finding {
                 let (busy, throttled) = (Percent(*busy_milli), Percent(*throttled_milli));
                 write!(f, "{tenant} (priority {priority}) has work and computes {busy} of the ")?;
                 write!(f, "time for {}, held back for {throttled}, while ", Span(*for_ms))?;
-                let taken = Percent(*taker_busy_milli);
-                write!(f, "{taker} (priority {taker_priority}) computes {taken}")
+                let (taken, most) = (Percent(*others_milli), Percent(*taker_busy_milli));
+                write!(f, "others compute {taken}, most of it {taker} ")?;
+                write!(f, "(priority {taker_priority}) with {most}")
             }
             Self::MemoryRunsOut { tenant, memory_mib, cap_mib, mib_per_min, in_ms } => {
                 write!(f, "{tenant} holds {memory_mib} of {cap_mib} MiB and ")?;

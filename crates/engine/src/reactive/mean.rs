@@ -33,33 +33,41 @@ impl Mean {
 }
 
 /// A condition with a threshold to begin and one to end, and how long it has held.
+///
+/// Time beyond the first threshold counts for it, time between the two half against it: one moment
+/// beyond the first and long just short of it is no long time beyond.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dwell {
-    holds: bool,
+    began: bool,
+    beyond: bool,
     held_ms: u64,
 }
 
 impl Dwell {
-    /// Takes in whether the condition begins and whether it ends; in between it stays as it was.
-    /// Time counts from the sample at which it began. If both are said, it ends.
+    /// Takes in whether the value is beyond the first threshold and whether it is short of the second.
+    /// Time counts from the sample at which the condition began. It ends short of the second, whatever
+    /// else is said.
     pub(super) fn feed(&mut self, elapsed_ms: u64, begins: bool, ends: bool) {
         if ends {
             *self = Self::default();
-        } else if self.holds {
-            self.held_ms = self.held_ms.saturating_add(elapsed_ms);
-        } else {
-            self.holds = begins;
+            return;
         }
+        if !begins {
+            self.held_ms = self.held_ms.saturating_sub(elapsed_ms.div_ceil(2));
+        } else if self.began {
+            self.held_ms = self.held_ms.saturating_add(elapsed_ms);
+        }
+        (self.began, self.beyond) = (self.began || begins, begins);
     }
 
-    /// Whether it holds.
-    pub(super) fn holds(&self) -> bool {
-        self.holds
+    /// Whether it is beyond its first threshold now.
+    pub(super) fn is_beyond(&self) -> bool {
+        self.beyond
     }
 
-    /// For how long it has held, if that is `for_ms` or more.
+    /// For how long it has held, if that is `for_ms` or more and it is beyond its first threshold now.
     pub(super) fn held_for(&self, for_ms: u64) -> Option<u64> {
-        (self.holds && self.held_ms >= for_ms).then_some(self.held_ms)
+        (self.beyond && self.held_ms >= for_ms).then_some(self.held_ms)
     }
 }
 
@@ -99,14 +107,22 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_between_its_thresholds_stays_as_it_was() {
+    fn a_condition_between_its_thresholds_loses_half_of_the_time_and_is_not_told() {
         let mut dwell = Dwell::default();
         dwell.feed(10, false, false);
-        assert!(!dwell.holds());
-        dwell.feed(10, true, false);
+        assert!(!dwell.is_beyond());
+        for held_for in [0, 10, 20] {
+            dwell.feed(10, true, false);
+            assert_eq!(dwell.held_for(0), Some(held_for));
+        }
         dwell.feed(10, false, false);
-        assert_eq!((dwell.held_for(10), dwell.held_for(11)), (Some(10), None));
+        assert_eq!(dwell.held_for(0), None);
+        dwell.feed(5, true, false);
+        assert_eq!((dwell.held_for(20), dwell.held_for(21)), (Some(20), None));
+        dwell.feed(1_000, false, false);
+        dwell.feed(10, true, false);
+        assert_eq!(dwell.held_for(0), Some(10), "what went before is spent");
         dwell.feed(10, true, true);
-        assert!(!dwell.holds() && dwell.held_for(0).is_none());
+        assert!(!dwell.is_beyond() && dwell.held_for(0).is_none());
     }
 }

@@ -18,7 +18,7 @@ mod watch;
 
 pub use finding::{Finding, LatencyLimit};
 pub use thresholds::Thresholds;
-pub use watch::{TENANTS_MAX, Watch};
+pub use watch::{TENANTS_MAX, Waits, Watch};
 
 use alloc::vec::Vec;
 
@@ -27,11 +27,13 @@ use model::WorkloadId;
 /// What was measured of one GPU since the sample before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// When it was taken, in ms of a clock that only goes forward.
+    /// When it was taken, in ms of a clock that goes forward.
     pub at_ms: u64,
     /// Part of the time since the sample before in which a kernel ran, in thousandths; more than
-    /// 1000 counts as 1000.
+    /// 1000 counts as 1000, and less than its busiest tenant as much as that.
     pub busy_milli: u32,
+    /// Its device memory. 0 is not known: then memory is taken to be left.
+    pub memory_total_mib: u64,
     /// Who was on it. Of a workload that is listed twice, the first entry counts.
     pub tenants: Vec<TenantSample>,
 }
@@ -56,6 +58,15 @@ pub struct TenantSample {
     /// 99th percentile of its latency in µs, if it is known. 0 is not known; more than 71 min
     /// counts as 71 min.
     pub latency_p99_us: Option<u64>,
-    /// Latency that it must keep, in µs, if it has a target.
+    /// Latency that it must keep, in µs, if it has a target; 0 is none.
     pub latency_target_us: Option<u64>,
+    /// Whether it has asked for a GPU of its own, so that nobody else may come.
+    pub exclusive: bool,
+}
+
+impl TenantSample {
+    /// Its p99 in µs, where that is known.
+    fn p99_us(&self) -> Option<u64> {
+        self.latency_p99_us.filter(|us| *us > 0)
+    }
 }

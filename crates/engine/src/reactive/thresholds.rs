@@ -2,7 +2,8 @@
 
 /// Thresholds, dwell times and cool-downs of all rules of one GPU.
 ///
-/// Each condition has two thresholds: it begins at the first and ends at the second. If they are the
+/// Most conditions have two thresholds: time beyond the first counts, time between the two counts half
+/// against it, and short of the second it ends; it is told while beyond the first only. If they are the
 /// wrong way round the second wins, so that the condition never begins. Any value is legal. The
 /// defaults are chosen, not measured, unless a source is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Thresholds {
     pub underused_milli: u32,
     /// Mean busy (thousandths) from which it no longer is.
     pub underused_ends_milli: u32,
+    /// Part of the GPU's memory (thousandths) from which tenants leave none for another.
+    pub memory_full_milli: u32,
     /// For how long (ms) it must be underused: longer than a load phase or a pause between epochs.
     pub underused_for_ms: u64,
 
@@ -35,6 +38,8 @@ pub struct Thresholds {
     pub contended_milli: u32,
     /// Mean busy (thousandths) below which they no longer are.
     pub contended_ends_milli: u32,
+    /// Others that compute less than this together (thousandths) cannot be why a tenant is slow.
+    pub company_milli: u32,
     /// For how long (ms) the GPU must be contended and a tenant slow. People wait at it, so this is
     /// short; but it outlasts a burst.
     pub contended_for_ms: u64,
@@ -57,6 +62,11 @@ pub struct Thresholds {
     pub wanting_milli: u32,
     /// It no longer wants to, below this (thousandths).
     pub wanting_ends_milli: u32,
+    /// From this on (thousandths) others together take what it lacks. On a GPU with room it is its own
+    /// cap that holds it back, which is as it should be.
+    pub taken_milli: u32,
+    /// Below this (thousandths) they no longer do.
+    pub taken_ends_milli: u32,
     /// For how long (ms) it must starve: batch work may wait for minutes.
     pub starved_for_ms: u64,
 
@@ -82,9 +92,11 @@ impl Default for Thresholds {
             again_ms: 10 * MINUTE_MS,
             underused_milli: 500,
             underused_ends_milli: 600,
+            memory_full_milli: 900,
             underused_for_ms: 10 * MINUTE_MS,
             contended_milli: 900,
             contended_ends_milli: 800,
+            company_milli: 50,
             contended_for_ms: 2 * MINUTE_MS,
             slow_milli: 1_250,
             slow_ends_milli: 1_100,
@@ -94,10 +106,19 @@ impl Default for Thresholds {
             starved_ends_milli: 50,
             wanting_milli: 200,
             wanting_ends_milli: 100,
+            taken_milli: 500,
+            taken_ends_milli: 400,
             starved_for_ms: 5 * MINUTE_MS,
             near_cap_milli: 850,
             rise_ms: 2 * MINUTE_MS,
             runs_out_ms: 10 * MINUTE_MS,
         }
+    }
+}
+
+impl Thresholds {
+    /// Whether what was told of a tenant at `then_ms` is not to be told again at `at_ms`.
+    pub(super) fn told_lately(&self, then_ms: Option<u64>, at_ms: u64) -> bool {
+        then_ms.is_some_and(|then_ms| at_ms.saturating_sub(then_ms) < self.again_ms)
     }
 }

@@ -2,16 +2,28 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use model::WorkloadId;
 
 use super::mean::{Dwell, Mean};
 use super::neighbour::Neighbour;
+use super::starvation::Takers;
 use super::{Finding, Sample, TenantSample, Thresholds};
 use super::{contention, shortage, starvation, underuse};
 
 /// Most tenants remembered of one GPU: more than any mode admits.
 pub const TENANTS_MAX: usize = 256;
+
+/// What must outlast a restart, so that a new watch does not take back at once what the last one
+/// advised. In ms of the clock of the samples; a time later than the next sample counts as that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// When anything was last advised.
+    pub advised_ms: Option<u64>,
+    /// When the GPU was last seen contended for long enough.
+    pub contended_ms: Option<u64>,
+}
 
 /// The state of one GPU's rules. Its size is bounded by [`TENANTS_MAX`].
 #[derive(Clone, Debug)]
@@ -22,34 +34,39 @@ pub struct Watch {
     occupied_ms: Option<u64>,
     busy: Mean,
     underused: Dwell,
-    contended: Dwell,
     tenants: BTreeMap<WorkloadId, Neighbour>,
-    /// When anything was last advised, and when the GPU was last seen contended for long enough.
-    advised_ms: Option<u64>,
-    contended_ms: Option<u64>,
+    waits: Waits,
 }
 
 impl Watch {
     /// A GPU of which nothing is known yet.
     pub fn new(limits: Thresholds) -> Self {
+        Self::resume(limits, Waits::default())
+    }
+
+    /// A GPU of which an earlier watch has left its [`Watch::waits`].
+    pub fn resume(limits: Thresholds, waits: Waits) -> Self {
         Self {
             limits,
             last_ms: None,
             occupied_ms: None,
             busy: Mean::default(),
             underused: Dwell::default(),
-            contended: Dwell::default(),
             tenants: BTreeMap::new(),
-            advised_ms: None,
-            contended_ms: None,
+            waits,
         }
+    }
+
+    /// What to keep for [`Watch::resume`].
+    pub fn waits(&self) -> Waits {
+        self.waits
     }
 
     /// Takes in a sample and says what is found: what concerns tenants first, in order of workload,
     /// then at most one advice.
     ///
-    /// * A sample that is not later than the last one is ignored, be it late or double. A clock that
-    ///   goes back needs a new watch.
+    /// * A sample that is not later than the last one is ignored, be it late or double. If it is earlier
+    ///   by more than [`Thresholds::gap_ms`], the clock was set back: all begins anew, also the waits.
     /// * After a gap longer than [`Thresholds::gap_ms`], what was measured before it is void; the
     ///   cool-down is not, nor what was told of tenants. The same holds for a tenant that was away.
     /// * A GPU without tenants says nothing of how it is shared, neither for nor against; if it was
@@ -57,38 +74,48 @@ impl Watch {
     /// * After an advice, its conditions must hold anew. Contention speaks against finer sharing for
     ///   [`Thresholds::calm_ms`], whether or not it was told.
     pub fn observe(&mut self, sample: &Sample) -> Vec<Finding> {
-        if self.last_ms.is_some_and(|last_ms| sample.at_ms <= last_ms) {
-            return Vec::new();
+        if let Some(last_ms) = self.last_ms.filter(|last_ms| sample.at_ms <= *last_ms) {
+            if last_ms - sample.at_ms <= self.limits.gap_ms {
+                return Vec::new();
+            }
+            *self = Self::resume(self.limits.clone(), self.waits);
         }
         let elapsed_ms = self.advance(sample.at_ms);
-        let here = self.admit(sample);
-        let mut findings = self.find(sample.at_ms, elapsed_ms, &here);
-        if !here.is_empty() {
-            self.occupy(sample.at_ms);
-            findings.extend(self.advise(sample, elapsed_ms, &here));
+        let here = self.admit(sample, elapsed_ms);
+        if here.is_empty() {
+            return Vec::new();
         }
+        self.occupy(sample, elapsed_ms, &here);
+        let mut findings = self.find(sample.at_ms, elapsed_ms, &here);
+        findings.extend(self.advise(sample, elapsed_ms, &here));
         findings
     }
 
     /// Time since the last sample: 0 for the first and after a gap.
     fn advance(&mut self, at_ms: u64) -> u64 {
+        for then_ms in [&mut self.waits.advised_ms, &mut self.waits.contended_ms] {
+            *then_ms = then_ms.map(|then_ms| then_ms.min(at_ms));
+        }
         let last_ms = self.last_ms.replace(at_ms).unwrap_or(at_ms);
         let elapsed_ms = at_ms - last_ms;
         if elapsed_ms > self.limits.gap_ms { 0 } else { elapsed_ms }
     }
 
-    /// Notes that there are tenants. What was seen of the GPU before a long time without any, or
-    /// without samples, is void.
-    fn occupy(&mut self, at_ms: u64) {
+    /// Takes in how busy the GPU is with tenants. What was seen of it before a long time without any,
+    /// or without samples, is void.
+    fn occupy(&mut self, sample: &Sample, elapsed_ms: u64, here: &[WorkloadId]) {
+        let at_ms = sample.at_ms;
         let since_ms = self.occupied_ms.replace(at_ms).map_or(0, |then_ms| at_ms - then_ms);
         if since_ms > self.limits.gap_ms {
-            self.busy = Mean::default();
-            (self.underused, self.contended) = (Dwell::default(), Dwell::default());
+            (self.busy, self.underused) = (Mean::default(), Dwell::default());
         }
+        let tenants = present(&self.tenants, here).into_iter().map(|tenant| tenant.last.busy_milli);
+        let busy_milli = tenants.fold(sample.busy_milli, u32::max).min(1000);
+        self.busy.feed(u64::from(busy_milli), elapsed_ms, self.limits.smooth_ms);
     }
 
     /// Takes the tenants' samples in; returns who is here, in order.
-    fn admit(&mut self, sample: &Sample) -> Vec<WorkloadId> {
+    fn admit(&mut self, sample: &Sample, elapsed_ms: u64) -> Vec<WorkloadId> {
         let mut listed: BTreeMap<WorkloadId, &TenantSample> = BTreeMap::new();
         for tenant in &sample.tenants {
             listed.entry(tenant.workload).or_insert(tenant);
@@ -104,7 +131,7 @@ impl Watch {
                 known.void();
                 known.last_ms = sample.at_ms;
             }
-            known.feed(tenant, sample.at_ms, &self.limits);
+            known.feed(tenant, sample.at_ms, elapsed_ms, &self.limits);
         }
         listed.into_keys().collect()
     }
@@ -128,17 +155,21 @@ impl Watch {
 
     /// What concerns single tenants.
     fn find(&mut self, at_ms: u64, elapsed_ms: u64, here: &[WorkloadId]) -> Vec<Finding> {
-        let mut busiest: Vec<starvation::Taker> = present(&self.tenants, here)
+        let mut busiest: Vec<(WorkloadId, i32, u32)> = present(&self.tenants, here)
             .iter()
             .map(|tenant| (tenant.last.workload, tenant.last.priority, tenant.busy.milli()))
             .collect();
-        busiest.sort_by_key(|(workload, _, busy_milli)| (u32::MAX - busy_milli, *workload));
+        busiest.sort_by_key(|(workload, _, busy_milli)| (Reverse(*busy_milli), *workload));
+        let all_milli: u32 = busiest.iter().map(|(_, _, busy_milli)| busy_milli).sum();
         let mut findings = Vec::new();
         for workload in here {
             let Some(tenant) = self.tenants.get_mut(workload) else { continue };
-            let taker = busiest.iter().find(|(other, _, _)| other != workload).copied();
-            starvation::feed(tenant, elapsed_ms, taker, &self.limits);
-            findings.extend(starvation::find(tenant, at_ms, taker, &self.limits));
+            let others_milli = (all_milli - tenant.busy.milli()).min(1000);
+            let first = busiest.iter().find(|(other, _, _)| other != workload).copied();
+            let takers = first.map(|first| Takers { busy_milli: others_milli, first });
+            contention::feed(tenant, elapsed_ms, &self.busy, others_milli, &self.limits);
+            starvation::feed(tenant, elapsed_ms, others_milli, &self.limits);
+            findings.extend(starvation::find(tenant, at_ms, takers, &self.limits));
             findings.extend(shortage::find(tenant, at_ms, &self.limits));
         }
         findings
@@ -148,26 +179,23 @@ impl Watch {
     fn advise(&mut self, sample: &Sample, elapsed_ms: u64, here: &[WorkloadId]) -> Option<Finding> {
         let limits = &self.limits;
         let present = present(&self.tenants, here);
-        let slow = present.iter().any(|tenant| tenant.slow().is_some());
-        let busy_milli = u64::from(sample.busy_milli.min(1000));
-        self.busy.feed(busy_milli, elapsed_ms, limits.smooth_ms);
-        underuse::feed(&mut self.underused, elapsed_ms, &self.busy, slow, limits);
-        contention::feed(&mut self.contended, elapsed_ms, &self.busy, &present, limits);
-        let crowded = contention::advise(&self.contended, &self.busy, &present, limits);
+        underuse::feed(&mut self.underused, sample, elapsed_ms, &self.busy, &present, limits);
+        let crowded = contention::advise(&self.busy, &present, limits);
         if crowded.is_some() {
-            self.contended_ms = Some(sample.at_ms);
+            self.waits.contended_ms = Some(sample.at_ms);
         }
         let within = |then_ms: Option<u64>, ms: u64| {
             then_ms.is_some_and(|then_ms| sample.at_ms - then_ms < ms)
         };
-        if within(self.advised_ms, limits.cool_down_ms) {
+        if within(self.waits.advised_ms, limits.cool_down_ms) {
             return None;
         }
         let room = underuse::advise(&self.underused, &self.busy, present.len(), limits);
-        let room = room.filter(|_| !within(self.contended_ms, limits.calm_ms));
+        let room = room.filter(|_| !within(self.waits.contended_ms, limits.calm_ms));
         let advice = crowded.or(room)?;
-        self.advised_ms = Some(sample.at_ms);
-        (self.underused, self.contended) = (Dwell::default(), Dwell::default());
+        self.waits.advised_ms = Some(sample.at_ms);
+        self.underused = Dwell::default();
+        self.tenants.values_mut().for_each(|tenant| tenant.contended = Dwell::default());
         Some(advice)
     }
 }
@@ -196,10 +224,12 @@ mod tests {
             memory_cap_mib: random.next_bits(),
             latency_p99_us: Some(random.next_bits()),
             latency_target_us: (random.below(2) == 0).then(|| random.next_bits()),
+            exclusive: random.below(2) == 0,
         };
         let count = random.below(400);
         let tenants = (0..count).map(|_| tenant(random)).collect();
-        Sample { at_ms, busy_milli: random.below(2_000) as u32, tenants }
+        let (busy_milli, memory_total_mib) = (random.below(2_000) as u32, random.next_bits());
+        Sample { at_ms, busy_milli, memory_total_mib, tenants }
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(crate) fn tenant(number: u64, busy_milli: u32) -> TenantSample {
         memory_cap_mib: 40_000,
         latency_p99_us: None,
         latency_target_us: None,
+        exclusive: false,
     }
 }
 
