@@ -1,8 +1,9 @@
 //! `hotpot check`: mistakes in files for Slurm and Kubernetes, and `--fix`, which mends them.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use clap::{Args as Group, ValueEnum};
@@ -91,29 +92,79 @@ struct Answered<'a> {
     findings: Vec<Told<'a>>,
 }
 
-/// Checks the files, and mends them first if that is asked.
+/// The files that can be checked, and why others cannot.
+#[derive(Default)]
+struct Work<'a> {
+    paths: Vec<&'a Path>,
+    inputs: Vec<Input>,
+    failures: Vec<Failure>,
+}
+
+/// Checks the files, and mends them first if that is asked. What cannot be read or written does not keep the others from being
+/// told.
 pub(crate) fn run(options: &Check) -> Result<Answer, Failure> {
-    let kind = options.kind.map(Kind::from);
-    let mut inputs = Vec::new();
-    for path in &options.files {
-        inputs.push(open(path, kind)?);
-    }
     let card = options.gpus.as_ref();
-    let mut done = Vec::new();
-    if options.fix {
-        for at in 0..inputs.len() {
-            let mended = lint::mend(&inputs, at, card)?;
-            replace(&options.files[at], &inputs[at], &mended)?;
-            inputs[at] = mended.input;
-            done.extend(mended.done.into_iter().map(|one| (at, one)));
-        }
+    let mut work = Work::of(options);
+    let done = if options.fix { work.mend(card) } else { Vec::new() };
+    let found = lint::check(&work.inputs, card)?;
+    if !work.inputs.is_empty() {
+        match options.output.output {
+            Output::Table => table(&work.inputs, &found, &done)?,
+            Output::Json => json(&work.inputs, &found, &done)?,
+        };
     }
-    let found = lint::check(&inputs, card)?;
-    match options.output.output {
-        Output::Table => table(&inputs, &found, &done)?,
-        Output::Json => json(&inputs, &found, &done)?,
-    };
+    // Unreadable input decides the exit code.
+    work.failures.sort_by_key(|failure| std::cmp::Reverse(failure.exit_code()));
+    let mut failures = work.failures.into_iter();
+    if let Some(first) = failures.next() {
+        failures.for_each(|failure| screen::complain(&failure.to_string()));
+        return Err(first);
+    }
     Ok(if found.iter().all(Vec::is_empty) { Answer::Yes } else { Answer::No })
+}
+
+impl<'a> Work<'a> {
+    /// Reads the files, each once.
+    fn of(options: &'a Check) -> Self {
+        let (mut work, mut seen) = (Self::default(), BTreeSet::new());
+        for path in &options.files {
+            if fs::canonicalize(path).is_ok_and(|path| !seen.insert(path)) {
+                continue;
+            }
+            let input = open(path, options.kind.map(Kind::from)).and_then(|input| {
+                lint::check(std::slice::from_ref(&input), options.gpus.as_ref())?;
+                Ok(input)
+            });
+            match input {
+                Ok(input) => {
+                    work.paths.push(path);
+                    work.inputs.push(input);
+                }
+                Err(failure) => work.failures.push(failure),
+            }
+        }
+        work
+    }
+
+    /// Mends what can be mended; a file that cannot be written stays as it is.
+    fn mend(&mut self, card: Option<&Card>) -> Vec<Done> {
+        let mut done = Vec::new();
+        for at in 0..self.inputs.len() {
+            let mended = lint::mend(&self.inputs, at, card).map_err(Failure::from);
+            let written = mended.and_then(|mended| {
+                replace(self.paths[at], &self.inputs[at], &mended)?;
+                Ok(mended)
+            });
+            match written {
+                Ok(mended) => {
+                    self.inputs[at] = mended.input;
+                    done.extend(mended.done.into_iter().map(|one| (at, one)));
+                }
+                Err(failure) => self.failures.push(failure),
+            }
+        }
+        done
+    }
 }
 
 /// What was mended in which file, with the place that it had.
@@ -122,9 +173,9 @@ type Done = (usize, (lint::Place, Finding));
 fn table(inputs: &[Input], found: &[Vec<Finding>], done: &[Done]) -> Result<Answer, Failure> {
     let mut out = String::new();
     for (at, (place, finding)) in done {
-        let (name, line) = (inputs[*at].name(), place.line);
+        let (name, line, column) = (inputs[*at].name(), place.line, place.column);
         out += &format!(
-            "{}:{line}: mended: {}\n  {}\n",
+            "{}:{line}:{column}: mended: {}\n  {}\n",
             harmless(name),
             finding.name,
             finding.instead
@@ -202,7 +253,9 @@ fn replace(path: &Path, old: &Input, mended: &Mended) -> Result<(), Failure> {
     }
     let beside = beside(&path);
     let write = || {
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&beside)?;
+        // What nobody else may read stays so while it is written.
+        let mut file =
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         file.write_all(mark)?;
         file.write_all(mended.input.text().as_bytes())?;
         // Only root can give a file away; for others the owner is the same already.

@@ -17,6 +17,7 @@ mod error;
 pub mod fleet;
 mod gpu_options;
 mod gres;
+mod here;
 pub mod job;
 mod jobs;
 mod keys;

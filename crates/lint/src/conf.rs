@@ -55,8 +55,14 @@ impl Record {
     pub(crate) fn kind(&self) -> Option<Kind> {
         let first = self.items.first()?;
         let of_node = first.key == "nodename";
+        let of_gres = ["count", "file", "type", "multiplefiles", "autodetect"];
         match first.key.as_str() {
-            "name" | "autodetect" => Some(Kind::GresConf),
+            // Other files have a `name = "…"` too.
+            "name" if ["gpu", "shard", "mps"].iter().any(|name| self.is("name", name)) => {
+                Some(Kind::GresConf)
+            }
+            "name" if of_gres.iter().any(|key| self.get(key).is_some()) => Some(Kind::GresConf),
+            "autodetect" => Some(Kind::GresConf),
             key if SLURM_CONF.contains(&key) => Some(Kind::SlurmConf),
             _ if of_node && ["name", "autodetect"].iter().any(|key| self.get(key).is_some()) => {
                 Some(Kind::GresConf)
@@ -91,34 +97,47 @@ pub(crate) fn records(text: &str) -> Vec<Record> {
     records
 }
 
+/// Whether the file has others read in its place (slurm.conf manual, INCLUDE).
+pub(crate) fn includes(text: &str) -> bool {
+    let word = |line: &str| line.split_whitespace().next().map(str::to_ascii_lowercase);
+    text.lines().any(|line| word(line).as_deref() == Some("include"))
+}
+
 /// * `from` — where the line begins in the text.
 fn items(line: &str, from: usize) -> Vec<Item> {
     let (mut found, mut at) = (Vec::new(), 0);
     while at < line.len() {
-        let rest = &line[at..];
-        let blanks = rest.len() - rest.trim_start().len();
-        let word = &rest[blanks..];
-        let mut quoted = false;
-        let end = word.find(|c: char| {
-            quoted ^= c == '"';
-            c.is_whitespace() && !quoted
-        });
-        let word = &word[..end.unwrap_or(word.len())];
-        let start = from + at + blanks;
-        found.extend(item(word, start));
-        at += blanks + word.len().max(1);
+        at += blanks(&line[at..]);
+        let (item, length) = item(&line[at..], from + at);
+        found.extend(item);
+        at += length.max(1);
     }
     found
 }
 
-fn item(word: &str, start: usize) -> Option<Item> {
-    let (key, written) = word.split_once('=')?;
-    let value = written.trim_matches('"');
-    let skipped = key.len() + 1 + (written.len() - written.trim_start_matches('"').len());
-    let value_span = start + skipped..start + skipped + value.len();
-    let span = start..start + word.len();
-    let (key, value) = (key.to_ascii_lowercase(), value.to_owned());
-    (!key.is_empty() && value_span.end <= span.end).then_some(Item { key, value, span, value_span })
+fn blanks(text: &str) -> usize {
+    text.len() - text.trim_start().len()
+}
+
+/// What a line begins with, and how long that is: blanks may stand on both sides of `=`, and a word without one says nothing.
+fn item(line: &str, start: usize) -> (Option<Item>, usize) {
+    let word = line.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(line.len());
+    let equals = word + blanks(&line[word..]);
+    if !line[equals..].starts_with('=') || word == 0 {
+        return (None, line[..word].len().max(line.chars().next().map_or(0, char::len_utf8)));
+    }
+    let key = line[..word].trim_end_matches(['+', '-', '*', '/']).to_ascii_lowercase();
+    let mut value = equals + 1;
+    // At the end of a line nothing follows.
+    value += if line[value..].trim().is_empty() { 0 } else { blanks(&line[value..]) };
+    let is_quoted = line[value..].starts_with('"');
+    value += usize::from(is_quoted);
+    let is_end = |c: char| if is_quoted { c == '"' } else { c.is_whitespace() };
+    let end = value + line[value..].find(is_end).unwrap_or(line.len() - value);
+    let whole = (end + usize::from(is_quoted)).min(line.len());
+    let (span, value_span) = (start..start + whole, start + value..start + end);
+    let value = line[value..end].to_owned();
+    ((!key.is_empty()).then_some(Item { key, value, span, value_span }), whole)
 }
 
 /// The names of a list such as `n[01-03,7],m1`; `None` if it is not one that is understood, or too long.

@@ -9,6 +9,7 @@ use crate::conf::{self, Record};
 use crate::finding::Severity::{NotWhatYouThink, Refused};
 use crate::finding::{Edit, Finding};
 use crate::site::Site;
+use crate::spread;
 
 /// Nodes that are looked at; sites have some thousands.
 const NODES_MAX: usize = 100_000;
@@ -19,7 +20,7 @@ const PAIRS_MAX: usize = 1_000_000;
 struct View<'a> {
     node: String,
     lines: Vec<&'a Record>,
-    /// Whether slurmd looks for GPUs by itself.
+    /// Whether there may be GPUs that no line names: slurmd looks for them by itself, or another file is included.
     detects: bool,
     /// Whether some line is of GPUs.
     has_gpus: bool,
@@ -33,7 +34,7 @@ struct View<'a> {
 pub(crate) fn check(text: &str, site: &Site) -> Vec<Finding> {
     let records = conf::records(text);
     let (mut findings, mut seen) = (Vec::new(), BTreeSet::new());
-    for view in views(&records) {
+    for view in views(text, &records) {
         let found = of_view(&view).into_iter().chain(below_slurm_conf(&view, site));
         findings.extend(found.filter(|one| seen.insert((one.name, one.span.start))));
     }
@@ -43,7 +44,7 @@ pub(crate) fn check(text: &str, site: &Site) -> Vec<Finding> {
 /// The most that one card of any node has of `shard` or `mps`; `None` if that is not known.
 pub(crate) fn most_of_card(text: &str, name: &str) -> Option<u64> {
     let records = conf::records(text);
-    let views = views(&records);
+    let views = views(text, &records);
     let of_view = |view: &View<'_>| {
         let (lines, gpus) = (view.named(name), view.gpus?);
         let of_line = |line: &&Record| {
@@ -56,7 +57,8 @@ pub(crate) fn most_of_card(text: &str, name: &str) -> Option<u64> {
 }
 
 /// One view for each set of lines that counts on some node.
-fn views(records: &[Record]) -> Vec<View<'_>> {
+fn views<'a>(text: &str, records: &'a [Record]) -> Vec<View<'a>> {
+    let includes = conf::includes(text);
     let mut of_all = Vec::new();
     let mut of_node: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, record) in records.iter().enumerate() {
@@ -82,16 +84,16 @@ fn views(records: &[Record]) -> Vec<View<'_>> {
         seen.entry(lines).or_insert(node);
     }
     let view = |(lines, node): (Vec<usize>, String)| {
-        View::of(node, lines.iter().map(|at| &records[*at]).collect())
+        View::of(node, lines.iter().map(|at| &records[*at]).collect(), includes)
     };
     seen.into_iter().map(view).collect()
 }
 
 impl<'a> View<'a> {
-    fn of(node: String, lines: Vec<&'a Record>) -> Self {
-        let detects = lines
-            .iter()
-            .any(|line| line.get("autodetect").is_some() && !line.is("autodetect", "off"));
+    fn of(node: String, lines: Vec<&'a Record>, includes: bool) -> Self {
+        let looks =
+            |line: &&Record| line.get("autodetect").is_some() && !line.is("autodetect", "off");
+        let detects = includes || lines.iter().any(looks);
         let mut view = Self { node, lines, detects, has_gpus: false, gpus: None, files: None };
         let gpus = view.named("gpu");
         view.has_gpus = !gpus.is_empty();
@@ -151,7 +153,7 @@ fn of_view(view: &View<'_>) -> Vec<Finding> {
         found.extend(lines.iter().flat_map(|line| of_line(view, kind, line)));
         found.extend(several(kind, lines));
     }
-    found.extend(mps.first().and_then(|line| one_card(view, line)));
+    found.extend(one_card(view, &mps));
     found
 }
 
@@ -196,20 +198,8 @@ fn strange_file(view: &View<'_>, kind: &str, line: &Record, at: Range<usize>) ->
 
 fn uneven(view: &View<'_>, kind: &str, line: &Record) -> Option<Finding> {
     let (item, gpus) = (line.get("count")?, view.gpus?);
-    let count = conf::count(&item.value).filter(|count| !count.is_multiple_of(gpus))?;
-    let (least, most) = (count / gpus, count.div_ceil(gpus));
-    Some(Finding::new(
-        ("shared-uneven", NotWhatYouThink),
-        item.span.clone(),
-        format!(
-            "{count} do not spread evenly over {gpus} GPUs: some have {least}, others {most}, so a share is not the same on each, and a job of {kind}:{most} has fewer places than you think"
-        ),
-        format!(
-            "write Count={} or Count={}, here and in Gres= of slurm.conf",
-            least.max(1) * gpus,
-            most * gpus
-        ),
-    ))
+    let count = conf::count(&item.value)?;
+    spread::uneven(&item.span, (kind, count), gpus, ("Count=", "Gres= of slurm.conf"))
 }
 
 /// Several lines for one node, one of them for all its GPUs.
@@ -226,14 +216,24 @@ fn several(kind: &str, lines: &[&Record]) -> Option<Finding> {
     ))
 }
 
-/// MPS on a node with several GPUs, of which Slurm uses one at a time.
-fn one_card(view: &View<'_>, line: &Record) -> Option<Finding> {
-    let gpus = view.gpus.filter(|gpus| *gpus > 1)?;
-    let has_flag = |item: &conf::Item| item.value.to_ascii_lowercase().contains("sharing");
-    if line.get("flags").is_some_and(has_flag) {
+/// MPS on several GPUs of a node, of which Slurm uses one at a time.
+fn one_card(view: &View<'_>, lines: &[&Record]) -> Option<Finding> {
+    let of_lines: Option<BTreeSet<String>> = lines
+        .iter()
+        .map(|line| files(line))
+        .collect::<Option<Vec<_>>>()
+        .map(|files| files.concat().into_iter().collect());
+    let gpus =
+        of_lines.map_or(view.gpus, |files| Some(files.len() as u64)).filter(|gpus| *gpus > 1)?;
+    let has_flag = |line: &&Record| {
+        line.get("flags").is_some_and(|item| item.value.to_ascii_lowercase().contains("sharing"))
+    };
+    if lines.iter().any(has_flag) {
         return None;
     }
+    let line = lines.first()?;
     let edit = match line.get("flags") {
+        Some(flags) if flags.value.is_empty() => Edit::new(flags.value_span.clone(), "all_sharing"),
         Some(flags) => Edit::new(flags.value_span.end..flags.value_span.end, ",all_sharing"),
         None => Edit::new(line.span().end..line.span().end, " Flags=all_sharing"),
     };
@@ -250,16 +250,19 @@ fn one_card(view: &View<'_>, line: &Record) -> Option<Finding> {
 
 /// Fewer shards than slurm.conf says of the node.
 fn below_slurm_conf(view: &View<'_>, site: &Site) -> Option<Finding> {
-    let said = *site.shards_of_node.get(&view.node)?;
+    // Lines without NodeName are of each node: then the node with fewest shards decides.
+    let (node, said) = match view.node.as_str() {
+        "" => site.shards_of_node.iter().min_by_key(|(_, shards)| **shards)?,
+        node => site.shards_of_node.get_key_value(node)?,
+    };
     let lines = view.named("shard");
     let counts: Option<Vec<u64>> = lines.iter().map(|line| amount(line)).collect();
     let has = counts?.into_iter().fold(0, u64::saturating_add);
     let (line, way_out) = (lines.first()?, format!("write the same count in both files: {said}"));
-    (has < said).then(|| {
+    (has < *said).then(|| {
         let severity = ("shard-count-below-slurm-conf", Refused);
         let happens = format!(
-            "slurm.conf says {said} shards of {}, this file {has}: slurmd does not start there",
-            view.node
+            "slurm.conf says {said} shards of {node}, this file {has}: slurmd does not start there"
         );
         let item = line.get("count").map_or_else(|| name_of(line), |item| item.span.clone());
         Finding::new(severity, item, happens, way_out)

@@ -25,6 +25,7 @@ pub enum Kind {
 pub struct Input {
     source: Source,
     kind: Kind,
+    is_marked: bool,
 }
 
 impl Input {
@@ -42,9 +43,10 @@ impl Input {
             let what = format!("is longer than {SIZE_MAX_BYTES} bytes");
             return Err(wrong(name, &what, "check the path, or split it"));
         }
+        let is_marked = bytes.starts_with(b"\xef\xbb\xbf");
         let source = Source::within(name, bytes, SIZE_MAX_BYTES)?;
         let kind = kind.or_else(|| Kind::of(source.text())).ok_or_else(|| unknown(name))?;
-        Ok(Self { source, kind })
+        Ok(Self { source, kind, is_marked })
     }
 
     /// What it is.
@@ -62,6 +64,11 @@ impl Input {
         self.source.text()
     }
 
+    /// Whether a byte order mark stands before the text.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
@@ -69,24 +76,27 @@ impl Input {
     /// The same file with another text.
     pub(crate) fn with(&self, text: String) -> Result<Self, ReadError> {
         let source = Source::within(self.name(), text.into_bytes(), SIZE_MAX_BYTES * 2)?;
-        Ok(Self { source, kind: self.kind })
+        Ok(Self { source, ..self.clone() })
     }
 }
 
 impl Kind {
-    /// What a text is: a script has `#SBATCH` lines, a manifest `apiVersion`, gres.conf lines `Name=…` or `AutoDetect=…`,
-    /// slurm.conf its own keys.
+    /// What a text is: a script begins with `#!` and has `SBATCH` in it, a manifest has `apiVersion`, a script without its first
+    /// line has `#SBATCH` lines, gres.conf lines `Name=…` or `AutoDetect=…`, slurm.conf its own keys.
     pub fn of(text: &str) -> Option<Self> {
-        let directive = |line: &str| line.trim_start().starts_with("#SBATCH");
-        if text.starts_with("#!") || text.lines().any(directive) {
-            return text.lines().any(|line| line.contains("SBATCH")).then_some(Self::Sbatch);
+        if text.trim_start().starts_with("#!") {
+            return text.contains("SBATCH").then_some(Self::Sbatch);
         }
         let is_json = text.trim_start().starts_with('{') && text.contains("\"apiVersion\"");
-        if is_json || text.lines().any(|line| line.starts_with("apiVersion:")) {
+        let begins = |line: &str| line.starts_with("apiVersion:");
+        // Before `#SBATCH`: a ConfigMap may carry a script.
+        if is_json || text.lines().any(begins) {
             return Some(Self::Manifest);
         }
-        let mut kinds = conf::records(text).into_iter().filter_map(|record| record.kind());
-        kinds.next()
+        if text.lines().any(|line| line.trim_start().starts_with("#SBATCH")) {
+            return Some(Self::Sbatch);
+        }
+        conf::records(text).into_iter().find_map(|record| record.kind())
     }
 }
 

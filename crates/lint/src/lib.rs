@@ -18,6 +18,7 @@ mod sbatch;
 mod show;
 mod site;
 mod slurm_conf;
+mod spread;
 
 pub use card::Card;
 pub use finding::{Edit, Finding, Severity};
@@ -51,6 +52,9 @@ fn check_one(
         Kind::SlurmConf => slurm_conf::check(text),
         Kind::Manifest => manifest::check(input.source(), card)?,
     };
+    if input.is_marked() && input.kind() == Kind::Sbatch {
+        findings.push(sbatch::marked(text));
+    }
     findings.sort_by_key(|finding| (finding.span.start, finding.name));
     Ok(findings)
 }

@@ -72,9 +72,11 @@ fn chosen(found: &[Finding]) -> (Vec<&Edit>, Vec<&Finding>) {
 /// * `edits` — in the order of the text.
 fn applied(text: &str, edits: &[&Edit]) -> String {
     let (mut out, mut from) = (String::with_capacity(text.len()), 0);
+    // New lines end as the others do.
+    let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     for edit in edits {
         out.push_str(text.get(from..edit.span.start).unwrap_or(""));
-        out.push_str(&edit.text);
+        out.push_str(&edit.text.replace('\n', end));
         from = edit.span.end;
     }
     out.push_str(text.get(from..).unwrap_or(""));

@@ -44,7 +44,8 @@ pub fn shown(name: &str, text: &str, findings: &[Finding]) -> String {
     for finding in findings {
         let place = of_lines(&lines, &finding.span);
         let (severity, kind) = (finding.severity.words(), finding.name);
-        let _ = writeln!(out, "{}:{}: {severity}: {kind}", plain(name), place.line);
+        let _ =
+            writeln!(out, "{}:{}:{}: {severity}: {kind}", plain(name), place.line, place.column);
         excerpt(&mut out, lines.line(place.line), place);
         let _ = writeln!(out, "  {}", plain(&finding.happens));
         let mends = if finding.edits.is_empty() { "" } else { " (--fix does it)" };

@@ -13,6 +13,8 @@ pub(crate) struct Site {
     pub(crate) shards_of_card: Option<u64>,
     /// The same of MPS.
     pub(crate) mps_of_card: Option<u64>,
+    /// Whether a job's parts may be of several GPUs (slurm.conf manual, SelectTypeParameters).
+    pub(crate) may_take_several: bool,
     /// Shards of each node, by slurm.conf.
     pub(crate) shards_of_node: BTreeMap<String, u64>,
 }
@@ -36,6 +38,11 @@ impl Site {
 
     fn read_nodes(&mut self, text: &str) {
         for record in conf::records(text) {
+            let parameters = record.get("selecttypeparameters");
+            let several = |item: &conf::Item| {
+                item.value.to_ascii_uppercase().contains("MULTIPLE_SHARING_GRES_PJ")
+            };
+            self.may_take_several |= parameters.is_some_and(several);
             let (Some(names), Some(gres)) = (record.get("nodename"), record.get("gres")) else {
                 continue;
             };

@@ -3,6 +3,7 @@
 use crate::conf::{self, Item, Record};
 use crate::finding::Severity::{Better, NotWhatYouThink, Refused};
 use crate::finding::{Edit, Finding};
+use crate::spread;
 
 /// What is wrong in a slurm.conf, as far as GPUs are concerned.
 pub(crate) fn check(text: &str) -> Vec<Finding> {
@@ -18,7 +19,11 @@ pub(crate) fn check(text: &str) -> Vec<Finding> {
     let mut found: Vec<Finding> = types.iter().filter_map(|types| both(types, &nodes)).collect();
     found.extend(missing(types, &nodes));
     if has_gpus {
-        found.extend(items("selecttype").next().and_then(select));
+        found.extend(
+            items("selecttype")
+                .next()
+                .and_then(|it| select(it, items("selecttypeparameters").next())),
+        );
         found.extend(items("taskplugin").next().and_then(fence));
     }
     found.extend(records.iter().filter_map(uneven));
@@ -29,11 +34,15 @@ fn names(item: &Item) -> impl Iterator<Item = &str> {
     item.value.split(',').map(str::trim)
 }
 
+/// Whether some node has it.
+fn used(nodes: &[&Item], kind: &str) -> bool {
+    nodes.iter().any(|gres| conf::gres_of(&gres.value, kind).is_some())
+}
+
 /// Shards and MPS at once; what no node has goes.
 fn both(types: &Item, nodes: &[&Item]) -> Option<Finding> {
     ["shard", "mps"].iter().all(|kind| names(types).any(|name| name == *kind)).then_some(())?;
-    let used = |kind: &str| nodes.iter().any(|gres| conf::gres_of(&gres.value, kind).is_some());
-    let idle = match (used("shard"), used("mps")) {
+    let idle = match (used(nodes, "shard"), used(nodes, "mps")) {
         (true, false) => Some("mps"),
         (false, true) => Some("shard"),
         _ => None,
@@ -59,32 +68,52 @@ fn missing(types: Option<&Item>, nodes: &[&Item]) -> Vec<Finding> {
         let Some(gres) = nodes.iter().find(with) else { continue };
         // Where another file is included, the line may stand there.
         let Some(types) = types else { continue };
-        let end = types.value_span.end;
+        let with: Vec<&str> = names(types).filter(|it| !it.is_empty()).chain([kind]).collect();
+        let edit = Edit::new(types.value_span.clone(), with.join(","));
         let finding = Finding::new(
             ("gres-type-missing", Refused),
             gres.span.clone(),
             format!(
                 "the node has {kind}, and GresTypes does not name it: sbatch answers `Invalid generic resource (gres) specification` to whoever asks for it"
             ),
-            format!("write GresTypes={},{kind}, and restart slurmctld and all slurmd", types.value),
+            format!("write GresTypes={}, and restart slurmctld and all slurmd", with.join(",")),
         );
-        found.push(finding.with(Some(Edit::new(end..end, format!(",{kind}")))));
+        let is_apart =
+            !["shard", "mps"].iter().all(|kind| used(nodes, kind) && with.contains(kind));
+        found.push(finding.with(Some(edit).filter(|_| is_apart)));
     }
     // One edit at a place: the next round does the rest.
     found.truncate(1);
     found
 }
 
-fn select(item: &Item) -> Option<Finding> {
-    item.value.eq_ignore_ascii_case("select/linear").then(|| {
-        Finding::new(
-            ("select-type", NotWhatYouThink),
-            item.span.clone(),
-            "select/linear gives whole nodes: shards and --gpus need select/cons_tres",
-            "write SelectType=select/cons_tres, and restart slurmctld and all slurmd",
-        )
-        .with(Some(Edit::new(item.value_span.clone(), "select/cons_tres")))
-    })
+/// cons_tres ends slurmctld without one of CR_CPU, CR_Core and CR_Socket: only where one stands it is put in.
+fn select(item: &Item, parameters: Option<&Item>) -> Option<Finding> {
+    let happens = match item.value.to_ascii_lowercase().as_str() {
+        "select/linear" => {
+            "select/linear gives whole nodes: shards and --gpus need select/cons_tres"
+        }
+        "select/cons_res" => {
+            "select/cons_res counts no GPUs: shards and --gpus need select/cons_tres"
+        }
+        _ => return None,
+    };
+    let counts = |item: &Item| {
+        let value = item.value.to_ascii_uppercase();
+        ["CR_CPU", "CR_CORE", "CR_SOCKET"].iter().any(|unit| value.contains(unit))
+    };
+    let has_unit = parameters.is_some_and(counts);
+    let also = if has_unit {
+        ""
+    } else {
+        ", SelectTypeParameters=CR_Core_Memory or another that counts cores"
+    };
+    let edit = has_unit.then(|| Edit::new(item.value_span.clone(), "select/cons_tres"));
+    let instead =
+        format!("write SelectType=select/cons_tres{also}, and restart slurmctld and all slurmd");
+    let finding =
+        Finding::new(("select-type", NotWhatYouThink), item.span.clone(), happens, instead);
+    Some(finding.with(edit))
 }
 
 fn fence(item: &Item) -> Option<Finding> {
@@ -98,24 +127,13 @@ fn fence(item: &Item) -> Option<Finding> {
     })
 }
 
-/// A node whose shards do not spread evenly over its GPUs.
+/// A node whose parts do not spread evenly over its GPUs.
 fn uneven(record: &Record) -> Option<Finding> {
     let gres = record.get("nodename").and(record.get("gres"))?;
-    let (gpus, shards) = (conf::gres_of(&gres.value, "gpu")?, conf::gres_of(&gres.value, "shard")?);
-    if gpus == 0 || shards.is_multiple_of(gpus) {
-        return None;
-    }
-    let (least, most) = (shards / gpus, shards.div_ceil(gpus));
-    Some(Finding::new(
-        ("shared-uneven", NotWhatYouThink),
-        gres.span.clone(),
-        format!(
-            "{shards} shards do not spread evenly over {gpus} GPUs: some have {least}, others {most}"
-        ),
-        format!(
-            "write shard:{} or shard:{}, here and in gres.conf",
-            least.max(1) * gpus,
-            most * gpus
-        ),
-    ))
+    let of = |kind| conf::gres_of(&gres.value, kind);
+    let gpus = of("gpu")?;
+    ["shard", "mps"].into_iter().find_map(|kind| {
+        let write = format!("{kind}:");
+        spread::uneven(&gres.span, (kind, of(kind)?), gpus, (&write, "gres.conf"))
+    })
 }

@@ -71,9 +71,33 @@ fn what_is_not_understood_is_left_to_people() {
     assert_left(Manifest, &FOLK.replace("A100-80GB", "fastest"), "", &names);
     assert_left(Manifest, &FOLK.replace("count: 2", "count: two"), "", &names);
     assert_left(Manifest, &FOLK.replace("time-slicing", "magic"), "", &names);
+    let more = "    strategy: time-slicing\n    replicas: 4\n";
+    let more = FOLK.replace("    strategy: time-slicing\n", more);
+    assert_left(Manifest, &more, "", &names);
+    assert_left(Manifest, &FOLK.replace("count: 2", "count: &n 2"), "", &names);
     let flow = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nspec: {count: 2}\n";
     let (text, left) = mended(Manifest, flow, "");
     assert_eq!(left, Vec::<&str>::new(), "{text}");
+    let open = flow.replace("{count: 2}", "{\n  count: 2\n}");
+    assert_left(Manifest, &open, "", &["4 invented-field"]);
+}
+
+#[test]
+fn comments_of_what_is_written_anew_are_kept() {
+    let text = FOLK.replace("count: 2", "count: 2  # two of them\n  # and fast");
+    let (text, left) = mended(Manifest, &text, "");
+    assert_eq!(left, Vec::<&str>::new());
+    assert!(text.contains("\n# two of them\n# and fast\nspec:\n"), "{text}");
+}
+
+#[test]
+fn a_version_stays_where_what_stands_below_it_would_be_refused() {
+    for request in ["{name: gpu, deviceClassName: a}", "deviceClassName: a\n      name: gpu"] {
+        let text = format!(
+            "apiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaim\nspec:\n  devices:\n    requests:\n    - {request}\n"
+        );
+        assert_left(Manifest, &text, "", &["1 api-version-off"]);
+    }
 }
 
 /// A template of claims with some lines for its request.

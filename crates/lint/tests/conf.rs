@@ -36,6 +36,13 @@ fn shards_without_gpus_are_told() {
 #[test]
 fn shards_spread_evenly_or_are_told() {
     assert_left(GresConf, &gres("Name=shard Count=10"), "", &["3 shared-uneven"]);
+    assert_left(GresConf, &gres("Name=shard Count=2"), "", &["3 shared-uneven"]);
+    assert_left(
+        GresConf,
+        &gres(&format!("Name=shard Count={}", u64::MAX)),
+        "",
+        &["3 shared-uneven"],
+    );
     assert_clean(GresConf, &gres("Name=shard Count=12"), "");
     assert_clean(
         GresConf,
@@ -70,6 +77,13 @@ fn mps_is_on_one_gpu_without_the_flag() {
     let clean = gres("Name=mps Count=400 Flags=all_sharing # percent");
     assert_mended(GresConf, &text, &["3 mps-on-one-gpu"], &clean);
     assert_clean(GresConf, "Name=gpu File=/dev/nvidia0\nName=mps Count=100\n", "");
+    assert_clean(GresConf, &gres("Name=mps Count=100 File=/dev/nvidia0"), "");
+    let apart = gres("Name=mps Count=100 File=/dev/nvidia0\nName=mps Count=100 File=/dev/nvidia1");
+    let clean = apart.replace("nvidia0\n", "nvidia0 Flags=all_sharing\n");
+    assert_mended(GresConf, &apart, &["3 mps-on-one-gpu"], &clean);
+    let empty = gres("Name=mps Count=400 Flags= # none");
+    let clean = gres("Name=mps Count=400 Flags=all_sharing # none");
+    assert_mended(GresConf, &empty, &["3 mps-on-one-gpu"], &clean);
 }
 
 #[test]
@@ -83,6 +97,26 @@ fn fewer_shards_than_slurm_conf_says_are_told() {
     };
     assert_eq!(of(12), ["2 shard-count-below-slurm-conf"]);
     assert!(of(16).is_empty());
+    let of_all = |count: u64| {
+        let file = input(GresConf, &gres(&format!("Name=shard Count={count}")));
+        found_of(&[file, conf.clone()], "").swap_remove(0)
+    };
+    assert_eq!(of_all(12), ["3 shard-count-below-slurm-conf"]);
+    assert!(of_all(16).is_empty());
+}
+
+#[test]
+fn blanks_may_stand_around_equals_signs() {
+    let text = "Name = gpu File = /dev/nvidia[0-3]\nName = shard Count = 10\n";
+    assert_left(GresConf, text, "", &["2 shared-uneven"]);
+    let text = "GresTypes = gpu\nNodeName = n1 Gres = \"gpu:4,shard:16\"\n";
+    let clean = text.replace("= gpu\n", "= gpu,shard\n");
+    assert_mended(SlurmConf, text, &["2 gres-type-missing"], &clean);
+}
+
+#[test]
+fn included_files_may_say_what_is_missing() {
+    assert_clean(GresConf, "Include gpus.conf\nName=shard Count=8\n", "");
 }
 
 #[test]
@@ -99,12 +133,21 @@ fn types_of_nodes_are_named() {
     let text = "GresTypes=gpu\nNodeName=n1 CPUs=8 \\\n  Gres=gpu:4,shard:16\n";
     let clean = text.replace("GresTypes=gpu", "GresTypes=gpu,shard");
     assert_mended(SlurmConf, text, &["3 gres-type-missing"], &clean);
+    let empty = "GresTypes=\nNodeName=n1 Gres=gpu:4\n";
+    assert_mended(SlurmConf, empty, &["2 gres-type-missing"], &empty.replace("=\n", "=gpu\n"));
+    let both =
+        "GresTypes=gpu,shard\nNodeName=n1 Gres=gpu:4,shard:16\nNodeName=n2 Gres=gpu:1,mps:100\n";
+    assert_left(SlurmConf, both, "", &["3 gres-type-missing"]);
     assert_clean(SlurmConf, "include types.conf\nNodeName=n1 Gres=gpu:4,shard:16\n", "");
 }
 
 #[test]
 fn gpus_are_given_out_by_cons_tres() {
-    let text = "GresTypes=gpu,shard\nSelectType=select/linear\n";
+    assert_left(SlurmConf, "GresTypes=gpu\nSelectType=select/linear\n", "", &["2 select-type"]);
+    let memory = "GresTypes=gpu\nSelectType=select/linear\nSelectTypeParameters=CR_Memory\n";
+    assert_left(SlurmConf, memory, "", &["2 select-type"]);
+    let text =
+        "GresTypes=gpu,shard\nSelectType=select/linear\nSelectTypeParameters=CR_Core_Memory\n";
     assert_mended(SlurmConf, text, &["2 select-type"], &text.replace("linear", "cons_tres"));
     assert_clean(SlurmConf, "SelectType=select/linear\nTaskPlugin=task/none\n", "");
     assert_left(

@@ -42,6 +42,16 @@ fn cards_are_counted_whole() {
         &["19 gpu-fraction"],
         "limits:\n  nvidia.com/gpu: 1\n  nvidia.com/gpumem: 8000",
     );
+    becomes(
+        "limits: {\n  nvidia.com/gpu: 0.5\n}",
+        &["19 gpu-fraction"],
+        "limits: {\n  nvidia.com/gpu: 1, nvidia.com/gpucores: 50\n}",
+    );
+    stays("limits:\n  nvidia.com/gpu: &half 0.5", "", &["19 gpu-fraction"]);
+    stays("limits:\n  nvidia.com/gpu: 0.0005", "", &["19 gpu-fraction"]);
+    stays("limits:\n  nvidia.com/gpu: 50%", "", &["19 gpus-no-number"]);
+    stays("limits:\n  nvidia.com/gpu: 1/2", "", &["19 gpus-no-number"]);
+    stays("limits:\n  nvidia.com/gpu: -1", "", &["19 gpus-no-number"]);
     stays("limits:\n  nvidia.com/gpu: 1.5", "", &["19 gpu-fraction"]);
     stays("limits:\n  nvidia.com/mig-1g.10gb: 0.5", "", &["19 gpu-fraction"]);
     for clean in ["1", "\"2\"", "1000m", "0"] {
@@ -55,6 +65,14 @@ fn requests_of_devices_are_their_limits() {
         "requests:\n  nvidia.com/gpu: 1\nlimits:\n  nvidia.com/gpu: 2",
         &["19 request-is-not-limit"],
         "requests:\n  nvidia.com/gpu: 2\nlimits:\n  nvidia.com/gpu: 2",
+    );
+    let whole = "requests:\n  nvidia.com/gpu: 1\nlimits:\n  nvidia.com/gpu: 1";
+    let half = whole.replacen("gpu: 1", "gpu: 0.5", 1);
+    becomes(&half, &["19 request-is-not-limit"], whole);
+    becomes(
+        "requests:\n  nvidia.com/gpu: 1\nlimits:\n  nvidia.com/gpu: 0.25",
+        &["21 gpu-fraction"],
+        "requests:\n  nvidia.com/gpu: 1\nlimits:\n  nvidia.com/gpu: 1\n  nvidia.com/gpucores: 25",
     );
     stays("requests:\n  nvidia.com/gpu: 1", "", &["19 request-is-not-limit"]);
     stays("requests: {cpu: 1}\nlimits: {cpu: 2, nvidia.com/gpu: \"1\"}", "", &[]);
@@ -77,6 +95,11 @@ fn a_part_is_a_part_of_a_card() {
         "limits:\n  nvidia.com/gpu: 1\n  nvidia.com/gpumem: 10Gi",
         &["20 amount-out-of-range"],
         "limits:\n  nvidia.com/gpu: 1\n  nvidia.com/gpumem: 10240",
+    );
+    becomes(
+        "limits:\n  nvidia.com/gpu: 1\n  nvidia.com/gpumem: 8G",
+        &["20 amount-out-of-range"],
+        "limits:\n  nvidia.com/gpu: 1\n  nvidia.com/gpumem: 7629",
     );
     stays(
         "limits:\n  nvidia.com/gpu: 1\n  nvidia.com/gpucores: 300",
@@ -213,6 +236,11 @@ fn every_kind_that_makes_pods_is_looked_at() {
             format!("apiVersion: v1\nkind: List\nitems:\n  - {{kind: {kind}, spec: {spec}}}\n");
         assert_eq!(found(Manifest, &list, ""), ["4 gpu-fraction"], "{kind}");
     }
+    let replicas = format!("{{pytorchReplicaSpecs: {{Worker: {template}}}}}");
+    let text = format!("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nspec: {replicas}\n");
+    assert_eq!(found(Manifest, &text, ""), ["3 gpu-fraction"]);
+    let text = format!("apiVersion: v1\nkind: PodList\nitems:\n  - {{spec: {container}}}\n");
+    assert_eq!(found(Manifest, &text, ""), ["4 gpu-fraction"]);
     let other = format!("apiVersion: example.com/v1\nkind: Thing\nspec: {container}\n");
     assert_clean(Manifest, &other, "");
     let json = format!("{{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"spec\": {container}}}");
@@ -221,11 +249,54 @@ fn every_kind_that_makes_pods_is_looked_at() {
 }
 
 #[test]
+fn json_stays_json() {
+    let of = |limits: &str| {
+        format!(
+            "{{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"Pod\",\n  \"spec\": {{\n    \"containers\": [\n      {{\"resources\": {{\"limits\": {{\n        {limits}\n      }}}}}}\n    ]\n  }}\n}}\n"
+        )
+    };
+    let (text, clean) = (
+        of("\"nvidia.com/gpu\": \"0.5\""),
+        of("\"nvidia.com/gpu\": 1, \"nvidia.com/gpucores\": 50"),
+    );
+    assert_mended(Manifest, &text, &["7 gpu-fraction"], &clean);
+    let claim = "{\n  \"apiVersion\": \"resource.k8s.io/v1alpha2\",\n  \"kind\": \"ResourceClaim\",\n  \"spec\": {\n    \"count\": 2\n  }\n}\n";
+    assert_left(Manifest, claim, "", &["2 api-version-gone", "5 invented-field"]);
+}
+
+#[test]
+fn new_lines_end_as_the_others_do() {
+    let dos = |limits: &str| deployment("", limits).replace('\n', "\r\n");
+    let (text, clean) = (
+        dos("limits:\n  nvidia.com/gpu: 0.5"),
+        dos("limits:\n  nvidia.com/gpu: 1\n  nvidia.com/gpucores: 50"),
+    );
+    assert_mended(Manifest, &text, &["19 gpu-fraction"], &clean);
+}
+
+#[test]
+fn counts_beyond_all_bounds_are_answered() {
+    let most = u64::MAX;
+    let text =
+        format!("limits:\n  nvidia.com/mig-1g.10gb: {most}\n  nvidia.com/mig-2g.20gb: {most}");
+    stays(&text, "", &[]);
+}
+
+#[test]
+fn a_manifest_that_carries_a_script_is_a_manifest() {
+    let text = "apiVersion: v1\nkind: ConfigMap\ndata:\n  a.sh: |\n    #!/bin/bash\n    #SBATCH --gpus=1:shared\n";
+    assert_eq!(Kind::of(text), Some(Manifest));
+}
+
+#[test]
 fn a_file_that_is_no_yaml_is_an_error_with_its_line() {
     let text =
         "apiVersion: v1\nkind: Service\n---\napiVersion: v1\nkind: Pod\nspec: [nvidia.com/gpu\n";
     let error = lint::check(&[support::input(Manifest, text)], None).unwrap_err();
     assert!(error.line.is_some_and(|line| line >= 6), "{error}");
+    let text = "apiVersion: v1\nkind: Pod\nspec: {{ .Values.gpus }}\n";
+    let error = lint::check(&[support::input(Manifest, text)], None).unwrap_err();
+    assert!(error.way_out.contains("helm template"), "{error}");
     // What has nothing to do with GPUs is not looked at.
     assert_clean(Manifest, "apiVersion: v1\nkind: Service\nspec: {{ .Values.spec }}\n", "");
 }

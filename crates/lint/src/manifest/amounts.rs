@@ -4,8 +4,8 @@ use formats::tree::{Entry, Key};
 
 use super::doc::{Doc, at, fields, text};
 use crate::card::Card;
+use crate::finding::Finding;
 use crate::finding::Severity::{Better, Refused, WaitsForEver};
-use crate::finding::{Edit, Finding};
 
 const GPU: &str = "nvidia.com/gpu";
 const MEMORY: &str = "nvidia.com/gpumem";
@@ -45,6 +45,7 @@ impl Amount<'_> {
 pub(super) fn check(doc: &Doc<'_>, amounts: &[Amount<'_>], card: Option<&Card>) -> Vec<Finding> {
     let mut found: Vec<Finding> =
         amounts.iter().filter_map(|one| whole(doc, one, amounts)).collect();
+    found.extend(amounts.iter().filter_map(|one| no_amount(doc, one)));
     found.extend(amounts.iter().filter_map(|one| range(doc, one, card)));
     found.extend(amounts.iter().filter_map(|one| differ(doc, one, amounts)));
     found.extend(part_alone(doc, amounts));
@@ -62,6 +63,11 @@ fn whole(doc: &Doc<'_>, one: &Amount<'_>, amounts: &[Amount<'_>]) -> Option<Find
     let written = text(one.value)?;
     let milli = milli(written).filter(|milli| !milli.is_multiple_of(1000))?;
     let name = &one.key.name;
+    let limit = amounts.iter().find(|other| other.is_limit && other.key.name == *name);
+    if !one.is_limit && limit.is_some_and(|limit| limit.number().is_some()) {
+        // Then the limit is what is meant: `differ` says so.
+        return None;
+    }
     let span = doc.value(one.value);
     let happens = format!(
         "the server answers `{name}: Invalid value: \"{written}\": must be an integer`: devices are counted whole"
@@ -79,36 +85,52 @@ fn whole(doc: &Doc<'_>, one: &Amount<'_>, amounts: &[Amount<'_>]) -> Option<Find
     let beside = |name: &str| {
         amounts.iter().any(|other| other.is_limit == one.is_limit && other.key.name == name)
     };
-    let limit = amounts.iter().find(|other| other.is_limit && other.key.name == *name);
-    let edit = match limit.filter(|limit| !one.is_limit && limit.number().is_some()) {
-        // Then the limit is what is meant.
-        Some(_) => None,
-        None if beside(CORES) || beside(MEMORY) => doc.replace(one.value, "1"),
-        None => pair(doc, one, "1", CORES, percent),
+    let edit = match beside(CORES) || beside(MEMORY) {
+        true => doc.replace(one.value, "1"),
+        false => doc.replace_by_two((one.key, one.value), "1", (CORES, percent)),
     };
     Some(Finding::new(("gpu-fraction", Refused), span, happens, instead).with(edit))
 }
 
-/// The edit that gives a resource another value and puts a second one after it.
-fn pair(doc: &Doc<'_>, one: &Amount<'_>, value: &str, name: &str, amount: u64) -> Option<Edit> {
-    let between = match doc.indent(one.key) {
-        Some(indent) => format!("\n{indent}"),
-        None => ", ".to_owned(),
-    };
-    doc.replace(one.value, format!("{value}{between}{name}: {amount}"))
-}
-
-/// Thousandths of an amount such as `0.5`, `500m`, `1`.
+/// Thousandths of an amount such as `0.5`, `500m`, `1`, rounded up.
 fn milli(text: &str) -> Option<u64> {
     if let Some(milli) = text.strip_suffix('m') {
         return milli.parse().ok();
     }
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-    let part = part.get(..3).unwrap_or(part);
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    let part: u64 = if digits(part) { format!("{part:0<3}").parse().ok()? } else { return None };
-    whole.checked_mul(1000)?.checked_add(part)
+    let (first, rest) = part.split_at_checked(3).unwrap_or((part, ""));
+    let part: u64 = if digits(part) { format!("{first:0<3}").parse().ok()? } else { return None };
+    let more = u64::from(rest.contains(|c| c != '0'));
+    whole.checked_mul(1000)?.checked_add(part + more)
+}
+
+/// What is no amount at all: `50%`, `1/2`, `-1`.
+fn no_amount(doc: &Doc<'_>, one: &Amount<'_>) -> Option<Finding> {
+    let written = text(one.value)?;
+    let is_negative = written.strip_prefix('-').is_some_and(|rest| milli(rest).is_some());
+    let is_share =
+        written.contains(['%', '/']) && written.starts_with(|c: char| c.is_ascii_digit());
+    let happens = match (is_negative, is_share) {
+        (true, _) => {
+            format!("the server answers `must be greater than or equal to 0` to {written}")
+        }
+        (_, true) => format!(
+            "{written} is no amount: the server answers `quantities must match the regular expression …`"
+        ),
+        _ => return None,
+    };
+    let name = &one.key.name;
+    let percent = written.strip_suffix('%').and_then(|number| number.parse::<u64>().ok());
+    let percent = percent.filter(|percent| name == GPU && (1..100).contains(percent));
+    let instead = match percent {
+        Some(percent) => {
+            format!("write {GPU}: 1 and {CORES}: {percent}, with hotpot's webhook or HAMi")
+        }
+        None => "write a whole number".to_owned(),
+    };
+    Some(Finding::new(("gpus-no-number", Refused), doc.value(one.value), happens, instead))
 }
 
 /// Amounts of a card that no card has.
@@ -144,12 +166,19 @@ fn range(doc: &Doc<'_>, one: &Amount<'_>, card: Option<&Card>) -> Option<Finding
     })
 }
 
-/// A number with or without a suffix of powers of 1024.
+/// A number with or without a suffix of powers of 1024 or of 1000.
 fn bytes(text: &str) -> Option<u64> {
-    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
-    let unit = units.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)));
-    let (number, unit) = unit.unwrap_or((text, 0));
-    number.parse::<u64>().ok()?.checked_mul(1 << unit)
+    let units = [("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30), ("Ti", 1 << 40)];
+    let units = units.into_iter().chain([
+        ("k", 1_000),
+        ("M", 1_000_000),
+        ("G", 1_000_000_000),
+        ("T", 1_000_000_000_000),
+        ("", 1),
+    ]);
+    let (number, unit) =
+        units.into_iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, unit)))?;
+    number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 /// A request that is not its limit, or has none.
@@ -166,7 +195,9 @@ fn differ(doc: &Doc<'_>, one: &Amount<'_>, amounts: &[Amount<'_>]) -> Option<Fin
         return (!one.is_limit).then(|| Finding::new(severity, span, happens, instead));
     };
     let (asked, most) = (text(one.value)?, text(limit.value)?);
-    if one.is_limit || asked == most || (milli(asked).is_some() && milli(asked) == milli(most)) {
+    let is_whole = milli(most).is_none_or(|milli| milli.is_multiple_of(1000));
+    let is_same = asked == most || (milli(asked).is_some() && milli(asked) == milli(most));
+    if one.is_limit || !is_whole || is_same {
         return None;
     }
     let happens = format!(
@@ -198,7 +229,9 @@ fn part_alone(doc: &Doc<'_>, amounts: &[Amount<'_>]) -> Option<Finding> {
             let happens = format!(
                 "{name} stands without {GPU}: hotpot's webhook takes it for one card, and whoever reads the manifest has to know that"
             );
-            let edit = text(part.value).and_then(|own| pair(doc, part, own, GPU, 1));
+            let edit = doc
+                .written(part.value)
+                .and_then(|own| doc.replace_by_two((part.key, part.value), own, (GPU, 1)));
             let instead = format!("write {GPU}: 1 beside it");
             Some(
                 Finding::new(("part-without-card", Better), doc.key(part.key), happens, instead)

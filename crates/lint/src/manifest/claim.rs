@@ -51,9 +51,7 @@ pub(super) fn check(doc: &Doc<'_>, object: &Entry) -> Vec<Finding> {
         _ => None,
     };
     let is_claim = word(object, "kind") != Some("DeviceClass");
-    let goes_on = spec.is_some_and(|(_, spec)| {
-        !is_claim || get(spec, "devices").is_some() || folk::is_understood(spec)
-    });
+    let goes_on = spec.is_some_and(|spec| !is_claim || can_be_v1(doc, spec));
     let mut found: Vec<Finding> = version::check(doc, object, goes_on).into_iter().collect();
     let (Some(version), Some((key, spec))) = (version::of(object), spec) else { return found };
     if !is_claim {
@@ -74,6 +72,21 @@ pub(super) fn check(doc: &Doc<'_>, object: &Entry) -> Vec<Finding> {
         found.extend(configs(doc, devices));
     }
     found
+}
+
+/// Whether a claim's spec is, or is made by edits, one of v1.
+fn can_be_v1(doc: &Doc<'_>, (key, spec): (&Key, &Entry)) -> bool {
+    let can = |request: &Entry| flat(request).is_empty() || below_exactly(doc, request).is_some();
+    match at(spec, &["devices"]) {
+        Some(devices) => items(devices, "requests").iter().all(can),
+        None => folk::is_mended(doc, (key, spec)),
+    }
+}
+
+/// The fields of a request that stand below `exactly` in v1, and here do not.
+fn flat(request: &Entry) -> Vec<&Key> {
+    let keys = fields(request).map(|(key, _)| key);
+    keys.filter(|key| EXACTLY.contains(&key.name.as_str())).collect()
 }
 
 /// Fields that are none; one with a slip is put right.
@@ -97,18 +110,13 @@ fn strange(doc: &Doc<'_>, entry: &Entry, known: &[&'static str], of: &str) -> Ve
 }
 
 fn of_request(doc: &Doc<'_>, request: &Entry) -> Vec<Finding> {
-    let flat: Vec<(&Key, &Entry)> =
-        fields(request).filter(|(key, _)| EXACTLY.contains(&key.name.as_str())).collect();
     let mut found = Vec::new();
-    if let Some((first, _)) = flat.first() {
+    if let Some(first) = flat(request).first() {
         let happens = "in v1 the fields of a request stand below `exactly`: the server answers `unknown field`, or that one of exactly and firstAvailable is missing";
         let instead = format!("put {} and its like below `exactly:`", first.name);
-        let has_none =
-            get(request, "exactly").is_none() && get(request, "firstAvailable").is_none();
-        let edits = has_none.then(|| below_exactly(doc, request, &flat)).flatten();
         let mut finding =
             Finding::new(("request-without-exactly", Refused), doc.key(first), happens, instead);
-        finding.edits = edits.unwrap_or_default();
+        finding.edits = below_exactly(doc, request).unwrap_or_default();
         found.push(finding);
     } else {
         found.extend(strange(doc, request, &REQUEST, "a request"));
@@ -124,8 +132,12 @@ fn of_request(doc: &Doc<'_>, request: &Entry) -> Vec<Finding> {
 }
 
 /// Edits that put fields of a request one level deeper; `None` where they do not stand one after the other, each in its lines.
-fn below_exactly(doc: &Doc<'_>, request: &Entry, flat: &[(&Key, &Entry)]) -> Option<Vec<Edit>> {
-    let blocks: Option<Vec<_>> = flat.iter().map(|(key, _)| doc.block(key)).collect();
+fn below_exactly(doc: &Doc<'_>, request: &Entry) -> Option<Vec<Edit>> {
+    if ["exactly", "firstAvailable"].iter().any(|name| get(request, name).is_some()) {
+        return None;
+    }
+    let flat = flat(request);
+    let blocks: Option<Vec<_>> = flat.iter().map(|key| doc.block(key)).collect();
     let blocks = blocks?;
     let first = blocks.iter().map(|(first, _)| *first).min()?;
     let last = blocks.iter().map(|(_, last)| *last).max()?;
@@ -134,7 +146,7 @@ fn below_exactly(doc: &Doc<'_>, request: &Entry, flat: &[(&Key, &Entry)]) -> Opt
     if others != flat.len() {
         return None;
     }
-    let indent = doc.indent(flat.first()?.0)?;
+    let indent = doc.indent(flat.first()?)?;
     let edit = |line: usize| {
         let start = doc.span((line, line)).start;
         let head = if line == first { format!("{indent}exactly:\n") } else { String::new() };

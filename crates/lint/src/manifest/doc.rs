@@ -1,5 +1,6 @@
 //! One document of a manifest: its tree, and where its parts stand in the file.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use formats::tree::{Entry, Key, Spot, Value};
@@ -18,6 +19,8 @@ pub(super) struct Doc<'a> {
     lines: Lines<'a>,
     /// Where it begins in the file.
     from: usize,
+    /// Lines and columns of the keys that stand in braces or brackets, as all do in JSON.
+    in_flow: BTreeSet<(usize, usize)>,
     /// What it says.
     pub(super) tree: Entry,
 }
@@ -36,9 +39,14 @@ pub(super) fn documents(source: &Source) -> Result<Vec<Doc<'_>>, ReadError> {
         let of_part = Source::from_bytes(source.name(), text.as_bytes().to_vec())?;
         let tree = yaml::manifest(&of_part).map_err(|mut error| {
             error.line = error.line.map(|at| at + line);
+            if text.contains("{{") {
+                error.way_out = "of a template of Helm check what `helm template` prints".into();
+            }
             error
         })?;
-        docs.push(Doc { text, lines: Lines::of(text), from, tree });
+        let mut doc = Doc { text, lines: Lines::of(text), from, in_flow: BTreeSet::new(), tree };
+        doc.in_flow = doc.keys_in_flow();
+        docs.push(doc);
     }
     Ok(docs)
 }
@@ -82,9 +90,15 @@ impl Doc<'_> {
         self.from + at..self.from + end
     }
 
-    /// The edit that puts another text in the place of a value that is a plain or quoted word.
+    /// The edit that puts another text in the place of a value that is a plain or quoted word. One with an anchor is left: it may
+    /// be meant for other things too.
     pub(super) fn replace(&self, entry: &Entry, text: impl Into<String>) -> Option<Edit> {
         self.token(entry)?;
+        let before = self.text.get(self.lines.start(entry.at.line)..self.offset(entry.at))?;
+        let last = before.split_whitespace().next_back().unwrap_or("");
+        if last.starts_with(['&', '!']) {
+            return None;
+        }
         Some(Edit::new(self.value(entry), text))
     }
 
@@ -123,15 +137,54 @@ impl Doc<'_> {
         (0..=at).rev().find(|at| self.text.is_char_boundary(*at)).unwrap_or(0)
     }
 
-    /// The blanks before a key that stands first in its line; `None` if it does not, as in `{a: 1}`.
+    /// The edit that gives a key another value and puts a second key with a number after it.
+    pub(super) fn replace_by_two(
+        &self,
+        (key, entry): (&Key, &Entry),
+        value: &str,
+        (name, number): (&str, u64),
+    ) -> Option<Edit> {
+        let text = match self.is_in_flow(key) {
+            true if self.text[self.offset(key.at)..].starts_with('"') => {
+                format!("{value}, \"{name}\": {number}")
+            }
+            true => format!("{value}, {name}: {number}"),
+            false => format!("{value}\n{}{name}: {number}", self.indent(key)?),
+        };
+        self.replace(entry, text)
+    }
+
+    fn is_in_flow(&self, key: &Key) -> bool {
+        self.in_flow.contains(&(key.at.line, key.at.column))
+    }
+
+    fn keys_in_flow(&self) -> BTreeSet<(usize, usize)> {
+        let (mut keys, mut left) = (BTreeSet::new(), vec![(&self.tree, false)]);
+        while let Some((entry, is_within)) = left.pop() {
+            let is_within = is_within || self.text[self.offset(entry.at)..].starts_with(['{', '[']);
+            keys.extend(
+                fields(entry).filter(|_| is_within).map(|(key, _)| (key.at.line, key.at.column)),
+            );
+            left.extend(fields(entry).map(|(_, value)| (value, is_within)));
+            if let Value::List(items) = &entry.value {
+                left.extend(items.iter().map(|item| (item, is_within)));
+            }
+        }
+        keys
+    }
+
+    /// The blanks before a key that stands first in its line; `None` if it does not, or stands in braces.
     pub(super) fn indent(&self, key: &Key) -> Option<String> {
+        if self.is_in_flow(key) {
+            return None;
+        }
         let line = self.lines.line(key.at.line);
         let before: String = line.chars().take(key.at.column.saturating_sub(1)).collect();
         before.chars().all(|c| c == ' ').then_some(before)
     }
 
     /// The lines, one-based, from a key that stands first in its line to the last that is indented deeper, or is an item of a
-    /// list below it.
+    /// list below it; `None` where braces are open behind that.
     pub(super) fn block(&self, key: &Key) -> Option<(usize, usize)> {
         let indent = self.indent(key)?.len();
         let mut last = key.at.line;
@@ -141,12 +194,33 @@ impl Doc<'_> {
             if rest.is_empty() || rest.starts_with('#') {
                 continue;
             }
-            if blanks < indent || (blanks == indent && !rest.starts_with("- ")) {
+            let is_item = rest.starts_with("- ") || rest == "-";
+            if blanks < indent || (blanks == indent && !is_item) {
                 break;
             }
             last = number;
         }
-        Some((key.at.line, last))
+        let count = |mark: [char; 2]| {
+            let lines = (key.at.line..=last).map(|number| self.lines.line(number));
+            lines.map(|line| line.matches(mark).count()).sum::<usize>()
+        };
+        // Braces may close further left than what they are of begins.
+        (count(['{', '[']) == count(['}', ']'])).then_some((key.at.line, last))
+    }
+
+    /// Whether something in a block has a name, or is named, elsewhere in the document.
+    pub(super) fn has_anchors(&self, (first, last): (usize, usize)) -> bool {
+        (first..=last).any(|number| self.lines.line(number).contains(['&', '*']))
+    }
+
+    /// Comments that stand in a block, without the blanks around them.
+    pub(super) fn comments(&self, (first, last): (usize, usize)) -> Vec<&str> {
+        let lines = (first..=last).map(|number| self.lines.line(number));
+        let comment = |line: &'_ str| match line.trim_start().starts_with('#') {
+            true => Some(line.len() - line.trim_start().len()),
+            false => line.find(" #").map(|at| at + 1),
+        };
+        lines.filter_map(|line| Some(line[comment(line)?..].trim_end())).collect()
     }
 
     /// The bytes of lines in the file, without the end of the last.

@@ -12,6 +12,8 @@ const INVENTED: [&str; 9] =
     ["count", "gpu-type", "gpuType", "gpu", "gpus", "type", "model", "sharing", "strategy"];
 /// Of these the names of a card's model.
 const MODEL: [&str; 4] = ["gpu-type", "gpuType", "type", "model"];
+/// Fields of `sharing` that are understood; of the length of a turn nothing is kept, as a card's turns have no length to choose.
+const IN_SHARING: [&str; 2] = ["strategy", "interval"];
 /// Devices of a request (API reference, ResourceClaim).
 const COUNT_MAX: u64 = 32;
 
@@ -37,9 +39,9 @@ pub(super) fn check(doc: &Doc<'_>, (key, spec): (&Key, &Entry)) -> Option<Findin
     Some(Finding::new(("invented-field", Refused), doc.key(first), happens, instead).with(edit))
 }
 
-/// Whether the spec can be made one of v1.
-pub(super) fn is_understood(spec: &Entry) -> bool {
-    meant(spec).is_some()
+/// Whether an edit makes the spec one of v1.
+pub(super) fn is_mended(doc: &Doc<'_>, (key, spec): (&Key, &Entry)) -> bool {
+    meant(spec).and_then(|meant| rewritten(doc, key, &meant)).is_some()
 }
 
 /// All of it, or nothing: a field that is not understood is for a person.
@@ -54,7 +56,9 @@ fn meant(spec: &Entry) -> Option<Meant> {
                 meant.count = count.filter(|count| (1..=COUNT_MAX).contains(count))?;
             }
             name if MODEL.contains(&name) => meant.model = Some(model(text(value)?)?),
-            "sharing" => meant.sharing = Some(sharing(word(value, "strategy").or(text(value))?)?),
+            "sharing" if fields(value).all(|(key, _)| IN_SHARING.contains(&key.name.as_str())) => {
+                meant.sharing = Some(sharing(word(value, "strategy").or(text(value))?)?);
+            }
             _ => return None,
         }
     }
@@ -84,9 +88,14 @@ fn sharing(strategy: &str) -> Option<&'static str> {
 /// The edit that puts a spec of v1 in the place of the block.
 fn rewritten(doc: &Doc<'_>, key: &Key, meant: &Meant) -> Option<Edit> {
     let indent = doc.indent(key)?;
-    let span = doc.span(doc.block(key)?);
+    let block = doc.block(key)?;
+    let span = doc.span(block);
+    if doc.has_anchors(block) {
+        return None;
+    }
     let count = meant.count;
-    let mut lines = vec![
+    let mut lines: Vec<String> = doc.comments(block).into_iter().map(str::to_owned).collect();
+    lines.extend([
         "spec:".to_owned(),
         "  devices:".to_owned(),
         "    requests:".to_owned(),
@@ -94,7 +103,7 @@ fn rewritten(doc: &Doc<'_>, key: &Key, meant: &Meant) -> Option<Edit> {
         "        exactly:".to_owned(),
         "          deviceClassName: gpu.hotpot.dev".to_owned(),
         format!("          count: {count}"),
-    ];
+    ]);
     if meant.model.is_some() || meant.sharing.is_some() {
         lines.extend(
             [

@@ -9,12 +9,12 @@ mod pod;
 mod profiles;
 mod version;
 
-use formats::tree::Entry;
+use formats::tree::{Entry, Value};
 use formats::{ReadError, Source};
 
 use crate::card::Card;
 use crate::finding::Finding;
-use doc::{Doc, at, items, word};
+use doc::{at, fields, items, word};
 
 /// What is wrong in a manifest.
 ///
@@ -23,35 +23,32 @@ use doc::{Doc, at, items, word};
 pub(crate) fn check(source: &Source, card: Option<&Card>) -> Result<Vec<Finding>, ReadError> {
     let mut found = Vec::new();
     for doc in doc::documents(source)? {
-        match word(&doc.tree, "kind") {
-            Some("List") => {
-                for object in items(&doc.tree, "items") {
-                    found.extend(object_of(&doc, object, card));
-                }
+        let kind = word(&doc.tree, "kind").unwrap_or_default();
+        let is_list = kind.ends_with("List");
+        let listed = items(&doc.tree, "items").iter().filter(|_| is_list);
+        for object in std::iter::once(&doc.tree).filter(|_| !is_list).chain(listed) {
+            found.extend(claim::check(&doc, object));
+            let is_pod = kind == "PodList" || word(object, "kind") == Some("Pod");
+            for (pod, spec) in pods(object, is_pod) {
+                found.extend(pod::check(&doc, pod, spec, card));
             }
-            _ => found.extend(object_of(&doc, &doc.tree, card)),
         }
     }
     Ok(found)
 }
 
-fn object_of(doc: &Doc<'_>, object: &Entry, card: Option<&Card>) -> Vec<Finding> {
-    let template =
-        |path: &[&str]| at(object, path).and_then(|pod| Some((pod, at(pod, &["spec"])?)));
-    let pod = match word(object, "kind").unwrap_or_default() {
-        "Pod" => at(object, &["spec"]).map(|spec| (object, spec)),
-        "CronJob" => template(&["spec", "jobTemplate", "spec", "template"]),
-        "Deployment"
-        | "StatefulSet"
-        | "DaemonSet"
-        | "ReplicaSet"
-        | "Job"
-        | "ReplicationController" => template(&["spec", "template"]),
-        _ => None,
-    };
-    let mut found = claim::check(doc, object);
-    if let Some((pod, spec)) = pod {
-        found.extend(pod::check(doc, pod, spec, card));
+/// The pods in an object, each with its spec: the object itself, and templates in whatever makes pods, so that the kinds of
+/// operators (PyTorchJob, RayCluster, JobSet) are read without being known.
+///
+/// * `is_pod` — whether the object is one itself.
+fn pods(object: &Entry, is_pod: bool) -> Vec<(&Entry, &Entry)> {
+    let (mut pods, mut left) = (Vec::new(), vec![(object, is_pod)]);
+    while let Some((entry, is_pod)) = left.pop() {
+        pods.extend(at(entry, &["spec"]).filter(|_| is_pod).map(|spec| (entry, spec)));
+        left.extend(fields(entry).map(|(key, value)| (value, key.name.ends_with("emplate"))));
+        if let Value::List(items) = &entry.value {
+            left.extend(items.iter().map(|item| (item, false)));
+        }
     }
-    found
+    pods
 }

@@ -22,7 +22,7 @@ pub(super) fn check(doc: &Doc<'_>, pod: &Entry, spec: &Entry, card: Option<&Card
         let amounts = amounts::of(container);
         found.extend(amounts::check(doc, &amounts, card));
         found.extend(profiles::check(doc, &amounts, spec, card));
-        found.extend(together(doc, container, profiles::instances(&amounts).values().sum()));
+        found.extend(together(doc, container, profiles::sum(&profiles::instances(&amounts))));
     }
     for container in items(spec, "containers") {
         for (profile, count) in profiles::instances(&amounts::of(container)) {
@@ -31,7 +31,7 @@ pub(super) fn check(doc: &Doc<'_>, pod: &Entry, spec: &Entry, card: Option<&Card
         }
     }
     found.extend(profiles::together(doc, spec, &instances, card));
-    found.extend(host_ipc(doc, spec, instances.values().sum()));
+    found.extend(host_ipc(doc, spec, profiles::sum(&instances)));
     found.extend(items(spec, "resourceClaims").iter().filter_map(|claim| source(doc, claim)));
     found
 }

@@ -26,6 +26,11 @@ pub(super) fn instances(amounts: &[Amount<'_>]) -> BTreeMap<String, u64> {
     all
 }
 
+/// How many instances that are, of all profiles.
+pub(super) fn sum(instances: &BTreeMap<String, u64>) -> u64 {
+    instances.values().copied().fold(0, u64::saturating_add)
+}
+
 /// The profile of a resource, `1g.10gb+me` of `nvidia.com/mig-1g.10gb.me`.
 fn profile(one: &Amount<'_>) -> Option<String> {
     one.key.name.strip_prefix(MIG).map(|name| name.replace(".me", "+me"))

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use formats::placed::Placed;
 
+use crate::conf;
+
 /// One item: `gpu:a100:2` of `--gres`, or `a100:2` of `--gpus`.
 #[derive(Debug)]
 pub(super) struct Ask<'a> {
@@ -19,7 +21,7 @@ pub(super) struct Ask<'a> {
     pub(super) is_exact: bool,
 }
 
-/// All items of a script; of two equal options the last counts.
+/// All items of a job; of two equal options the last counts.
 pub(super) fn all(options: &[Placed]) -> Vec<Ask<'_>> {
     let of = |name: &'static str| options.iter().rfind(|option| option.name == name);
     let gpus = ["gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"];
@@ -32,10 +34,10 @@ pub(super) fn all(options: &[Placed]) -> Vec<Ask<'_>> {
 fn items<'a>(option: &'a Placed, name: Option<&'static str>) -> Vec<Ask<'a>> {
     let (mut asks, mut at) = (Vec::new(), 0);
     for item in option.value.split(',') {
-        let span =
-            option.value_span.as_ref().map(|value| value.start + at..value.start + at + item.len());
-        at += item.len() + 1;
         let bare = item.strip_prefix("gres:").or(item.strip_prefix("gres/")).unwrap_or(item);
+        let (start, end) = (at + item.len() - bare.len(), at + item.len());
+        let span = option.value_span.as_ref().map(|value| value.start + start..value.start + end);
+        at = end + 1;
         if ["", "none"].contains(&bare.trim()) {
             continue;
         }
@@ -57,22 +59,32 @@ impl Ask<'_> {
     /// Its number, if it has one; 1 of `gpu` or `gpu:a100`.
     pub(super) fn count(&self) -> Option<u64> {
         match self.words.last() {
-            Some(word) if is_number(word) => word.parse().ok(),
+            Some(word) if is_number(word) => conf::count(word),
             None => Some(1),
             Some(_) => (self.is_gres() && self.words.len() == 1).then_some(1),
         }
     }
 
-    /// Whether some word of it is `shared`, or all of it GPUSHARED.
-    pub(super) fn is_folk(&self) -> bool {
-        let shared =
-            |word: &str| ["shared", "gpushared"].iter().any(|it| word.eq_ignore_ascii_case(it));
-        self.name.eq_ignore_ascii_case("gpushared")
-            || (self.name == "gpu" && self.words.iter().any(|word| shared(word)))
+    /// The word that says that GPUs be shared, which Slurm has none for: `1:shared`, `shard:2`, all of GPUSHARED.
+    pub(super) fn folk(&self) -> Option<&str> {
+        let is_folk = |word: &&str| FOLK.iter().any(|it| word.eq_ignore_ascii_case(it));
+        if self.name.eq_ignore_ascii_case("gpushared") {
+            return Some(self.name);
+        }
+        self.words.iter().copied().find(is_folk).filter(|_| self.name == "gpu")
+    }
+
+    /// Whether the shell makes something else of it.
+    pub(super) fn is_of_shell(&self) -> bool {
+        self.option.value.contains(['$', '`'])
     }
 }
 
-/// Digits alone.
+/// What people write for a part of a GPU behind the number of GPUs.
+const FOLK: [&str; 7] = ["shared", "share", "sharing", "gpushared", "shard", "shards", "mps"];
+
+/// A number as Slurm counts: digits, and perhaps `K`, `M` or `G` behind.
 pub(super) fn is_number(word: &str) -> bool {
-    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
+    let digits = word.strip_suffix(['K', 'k', 'M', 'G']).unwrap_or(word);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }

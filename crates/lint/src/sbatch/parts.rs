@@ -12,7 +12,8 @@ const MPS_OF_CARD: u64 = 100;
 
 pub(super) fn check(asks: &[Ask<'_>], options: &[Placed], site: &Site) -> Vec<Finding> {
     let is_part = |ask: &&Ask<'_>| ["shard", "mps"].contains(&ask.name) && ask.count() != Some(0);
-    let is_gpu = |ask: &Ask<'_>| ask.name == "gpu" && !ask.is_folk() && ask.count() != Some(0);
+    let is_gpu =
+        |ask: &Ask<'_>| ask.name == "gpu" && ask.folk().is_none() && ask.count() != Some(0);
     let has_gpu = asks.iter().any(is_gpu);
     let mut found = Vec::new();
     for ask in asks.iter().filter(is_part) {
@@ -20,7 +21,7 @@ pub(super) fn check(asks: &[Ask<'_>], options: &[Placed], site: &Site) -> Vec<Fi
             found.push(beside(ask));
         }
         found.extend(number(ask).or_else(|| over(ask, site)));
-        found.extend(options.iter().find(|option| option.name == "exclusive").map(exclusive));
+        found.extend(options.iter().rfind(|option| option.name == "exclusive").and_then(exclusive));
     }
     found.dedup_by(|one, other| (one.name, &one.span) == (other.name, &other.span));
     found
@@ -31,7 +32,7 @@ fn beside(ask: &Ask<'_>) -> Finding {
         ("gpu-beside-part", Refused),
         ask.span.clone(),
         format!(
-            "one request for whole GPUs and for {}: sbatch answers `Invalid generic resource (gres) specification`",
+            "one request for whole GPUs and for {}: Slurm answers `Invalid generic resource (gres) specification`",
             ask.name
         ),
         format!("keep one of the two; {} already is a part of a GPU", ask.name),
@@ -58,7 +59,7 @@ fn number(ask: &Ask<'_>) -> Option<Finding> {
         }
         _ => {
             let happens = format!(
-                "`{}` is no number: sbatch answers `Invalid generic resource (gres) specification`",
+                "`{}` is no number: Slurm answers `Invalid generic resource (gres) specification`",
                 ask.words.join(":")
             );
             let instead = format!("write {name}:N with a whole number");
@@ -70,6 +71,9 @@ fn number(ask: &Ask<'_>) -> Option<Finding> {
 /// More than one card has.
 fn over(ask: &Ask<'_>, site: &Site) -> Option<Finding> {
     let asked = ask.count()?;
+    if site.may_take_several {
+        return None;
+    }
     let (most, name, of) = match ask.name {
         "shard" => (site.shards_of_card?, "shards-over-one-gpu", "shards"),
         _ => (site.mps_of_card.unwrap_or(MPS_OF_CARD), "mps-over-one-gpu", "percent of MPS"),
@@ -81,11 +85,12 @@ fn over(ask: &Ask<'_>, site: &Site) -> Option<Finding> {
     })
 }
 
-fn exclusive(option: &Placed) -> Finding {
-    Finding::new(
+/// `--exclusive=user` and its like leave the rest of the node to others.
+fn exclusive(option: &Placed) -> Option<Finding> {
+    option.value.is_empty().then(|| Finding::new(
         ("exclusive-with-part", WaitsForEver),
         option.span.clone(),
         "--exclusive wants whole nodes, and a share is a part of a GPU: the job is pending for ever (Slurm 22.05)",
         "leave out --exclusive, or ask whole GPUs with --gpus=N",
-    )
+    ))
 }
